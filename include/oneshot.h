@@ -43,16 +43,16 @@ enum { ONESHOT_LOG_ERROR, ONESHOT_LOG_WARN, ONESHOT_LOG_INFO, ONESHOT_LOG_DEBUG 
 
 typedef struct oneshot_progress {
     size_t size;           /* size of this struct in the library */
-    int64_t step, n_steps; /* subgraph number, from 1, and count */
-    const char *name;      /* its name, such as "model.layers.2"; NULL: none */
+    int64_t step, n_steps; /* number of the subgraph, from 1, and the count of subgraphs */
+    const char *name;      /* name of the subgraph, such as "model.layers.2"; NULL: none */
     const char *phase;     /* "observe", "solve", ...; NULL: none */
-    int64_t done, total;   /* steps of the phase; total 0: not counted */
+    int64_t done, total;   /* steps of the phase: done, and all; total 0: not counted */
     double fraction;       /* part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
     double tokens_per_s;   /* recent speed; <= 0: unknown */
     double error;          /* relative squared error of the weights so far; < 0: none yet */
-    int finished;          /* the subgraph is complete */
-    double loss;           /* of outputs, relative to rounding to nearest; <= 0: unknown */
+    int finished;          /* 1 when the subgraph is complete, otherwise 0 */
+    double loss;           /* loss of outputs relative to rounding to nearest; <= 0: unknown */
 } oneshot_progress;
 
 /* Callbacks must be quick. The only functions of this library that they may call are
@@ -64,8 +64,8 @@ typedef struct oneshot_options {
     int log_level;    /* messages above this level are dropped */
     void (*on_log)(void *user, int level, const char *text);    /* NULL: stderr */
     void (*on_progress)(void *user, const oneshot_progress *p); /* NULL: none */
-    void (*on_text)(void *user, const char *text, size_t n);    /* the results; NULL: dropped */
-    void *user;       /* the first argument of each callback */
+    void (*on_text)(void *user, const char *text, size_t n);    /* gets results; NULL: dropped */
+    void *user;       /* passed as the first argument of each callback */
     /* Not 0: the process exists for its jobs, so malloc is tuned for good, and host_memory is exact
      * to a page. 0: malloc is left unchanged and may keep some more memory. */
     int owns_process;

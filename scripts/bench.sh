@@ -44,17 +44,17 @@ if [ -n "$install_peer" ] && [ -z "$peer_python" ]; then
     fi
 fi
 llama_python=${llama_python:-${peer_python:-python3}}
-peer() { # Python, its task, arguments
+peer() { # arguments: the Python to run, then those of bench_peer.py
     local python=$1
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
 }
-same=() # flags that change the peaks, too
+same=() # flags of oneshot that also change the peaks
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done
 
-quietly() { # log, the command: shows the end of the log if it fails
+quietly() { # arguments: log, the command; shows the end of the log if it fails
     local log=$1
     shift
     "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
@@ -67,7 +67,7 @@ timed() {
     mv "$to.part" "$to.time"
 }
 to_do() { [ ! -e "$out/$1.$run.time" ]; }
-perplexity() { # name, checkpoint: measured once
+perplexity() { # arguments: name, checkpoint; measured once
     [ -n "$text" ] && [ ! -e "$out/$1.perplexity" ] || return 0
     quietly "$out/eval.log" "$oneshot" eval --model "$2" --dataset "$text" --max-seq-length "$length" \
         --first-window "$first_window" --max-windows "$windows" --progress none
@@ -81,7 +81,7 @@ ours() {
     timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
-    peak peak-after # a machine that others share may have another rate by then
+    peak peak-after # a machine that others share may have another rate after the run
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
 }
 llm_compressor() {

@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 
 if "--check" in sys.argv and not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when a kernel is defined
 try:
     import triton
     import triton.language as tl
@@ -58,7 +58,7 @@ def arguments():
 
 
 class Clock:
-    """Seconds between two calls, with the device drained at both."""
+    """Measures seconds between two calls. The device has finished its work at both."""
 
     def __init__(self, device):
         self.cuda = torch.device(device).type == "cuda"
@@ -94,7 +94,7 @@ class Layer:
         self.cos, self.sin = angle.cos().to(torch.bfloat16), angle.sin().to(torch.bfloat16)
 
     def experts(self, n=None):
-        """Returns endings of names; without experts the only one is the empty one of the MLP."""
+        """Returns the endings of the experts' names; without experts [""], for the MLP."""
         return [f".{e}" for e in range(min(n or self.a.experts, self.a.experts))] or [""]
 
     def norm(self, x):
@@ -349,7 +349,7 @@ def check(device):
         w = (torch.randn(n, rows, cols, device=device) * 0.02).to(dtype)
         x = torch.randn(n, 2 * cols, cols, device=device) * torch.linspace(0.5, 2, cols, device=device)
         h = 2 * x.transpose(1, 2) @ x
-        h[:, 7, :] = h[:, :, 7] = 0  # a column that no input reaches
+        h[:, 7, :] = h[:, :, 7] = 0  # no input reaches this column
         padded = F.pad(w, (0, -cols % GROUP))
         scale = torch.stack([scales(one) for one in padded])
         want = None
@@ -389,7 +389,7 @@ def time_solve(layer, hessians, n, how, batched, clock):
               len(layer.experts()) / len(layer.experts(most)))]
     if batched:
         parts = [(layer.w, 1)]
-    warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled by shape
+    warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled for each shape
     solve(warm, hessians, n, how, batched)
     seconds = 0
     for weights, times in parts:
@@ -410,7 +410,7 @@ def main():
     found = package()
     add = found[1] if found else accumulate
     with torch.no_grad():
-        layer.forward(x[0])  # first calls choose kernels
+        layer.forward(x[0])  # the first calls choose kernels
         clock.lap()
         for i in range(n):
             layer.forward(x[i])

@@ -21,7 +21,7 @@ def figures(name):
         path = out / f"{name}.{i}.time"
         if path.exists():
             seconds, kib, user, system = (float(x) for x in path.read_text().split())
-            seconds = max(seconds, 0.01) # the resolution of time
+            seconds = max(seconds, 0.01) # the resolution of the measured time
             rows[i] = seconds, kib / 1024, (user + system) / seconds
     return rows
 

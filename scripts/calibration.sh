@@ -25,7 +25,7 @@ mkdir -p "$out"
 model=$out/model
 echo "| observer | kept | peak, predicted | peak, measured | scratch | time of processors |"
 echo "|---|---|---|---|---|---|"
-row() { # observer, kwargs, label, flags
+row() { # arguments: observer, kwargs, label, flags
     local observer=$1 kwargs=$2 text=$3
     shift 3
     cat >"$out/recipe.yaml" <<YAML

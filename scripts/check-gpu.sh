@@ -260,7 +260,7 @@ compress() {
         ${flags[@]+"${flags[@]}"} "$@"
 }
 sum() { sha256sum <"$1/model.safetensors" | cut -d' ' -f1; }
-perplexity() { # device, model
+perplexity() { # arguments: device, model
     "$oneshot" eval --model "$2" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 64 --device "$1" --progress none |
         sed -n 's/^perplexity //p'
 }
@@ -351,7 +351,7 @@ step_resume() {
     say "killed three times, gone on with to the same bytes"
 }
 
-bench() { # directory, flags of bench-gpu.sh
+bench() { # arguments: directory, flags of bench-gpu.sh
     local to=$1
     shift
     ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" "$@" \

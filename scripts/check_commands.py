@@ -23,7 +23,7 @@ RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
 INSTALLS = "installs packages; .ci/run calls it"
-NOT_RUN = [  # page, beginning of the command, reason
+NOT_RUN = [  # page, beginning of the command, reason why no test runs it
     ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
     ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),

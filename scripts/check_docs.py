@@ -41,7 +41,7 @@ FOREIGN = {
     "schedule.sh": {"schedule", "threads", "out"},
     "proportion.sh": {"make-model", "layers", "experts", "runs", "out"},
 }
-ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
+ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these flags itself
 
 
 def own_flags():

@@ -27,7 +27,7 @@ SRC = ROOT / "src"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MOST_IN_CIRCLE = 3
 STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"((?:[^"\\]|\\.)*)"', re.S)
-OTHER_WORDS = {"mse", "entropy", "dense"}  # names of rows that are also other words
+OTHER_WORDS = {"mse", "entropy", "dense"}  # names of rows that are also ordinary words
 PUBLIC_ONLY = {"cli": {"cli", "base", "api"}}  # the command line uses only the jobs
 
 

@@ -29,7 +29,7 @@ def names():
     for package in pkgutil.walk_packages(llmcompressor.modifiers.__path__, "llmcompressor.modifiers."):
         try:
             module = importlib.import_module(package.name)
-        except Exception:  # for example, autoround is missing
+        except Exception:  # for example, the package autoround is missing
             continue
         known |= {k: v for k, v in vars(module).items() if k.endswith(("Modifier", "Mapping"))}
     for module in (quantization, quant_scheme):

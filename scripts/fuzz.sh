@@ -22,7 +22,8 @@ fi
 nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
-here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each input
+here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
+                                                       # input, so this is in memory if possible
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

@@ -30,7 +30,7 @@ quant_stage:
           weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 64}
 YAML
 
-seconds() { # samples, layers, tokens: prints the least time of the runs
+seconds() { # arguments: samples, layers, tokens; prints the least time of the runs
     local dir=$out/model.$1.$2.$3 best= s
     rm -rf "$dir"
     # shellcheck disable=SC2086

@@ -18,7 +18,7 @@ mkdir -p "$out"
 "$oneshot" --model "$model" --recipe examples/w4a16-gptq.yaml --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 256 --max-seq-length 512 --output "$out/gptq"
 
-row() { # label, directory
+row() { # arguments: label, directory
     local bytes perplexity
     bytes=$(stat -c %s "$2/model.safetensors")
     perplexity=$("$oneshot" eval --model "$2" --dataset "$model/data/evaluation.txt" --max-seq-length 512 \

@@ -18,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"\d+\.\d+\.\d+"
-PLACES = {  # file: the text around the number
+PLACES = {  # file -> the text around the number
     "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
     "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
     **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'

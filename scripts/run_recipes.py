@@ -28,7 +28,7 @@ DELTA = dict(layer_types=["linear_attention", "full_attention"] * 2, linear_num_
 PLAIN = {k: v for k, v in BIG.items() if k != "head_dim"}
 TOWER = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4)
 QWEN_TOWER = dict(depth=1, hidden_size=256, intermediate_size=512, num_heads=4, patch_size=4, out_hidden_size=256)
-FAMILIES = {  # text in a recipe or its origin, the model's type, its config
+FAMILIES = {  # text in a recipe or its origin, type of the model, its config
     "mixtral": ("mixtral", dict(BIG, num_local_experts=4, num_experts_per_tok=2)),
     "qwen3.?vl.?moe|qwen3-vl-30b": ("qwen3_vl_moe", dict(text_config=dict(BIG, **MOE), vision_config=QWEN_TOWER)),
     "qwen3.?vl": ("qwen3_vl", dict(text_config=BIG, vision_config=QWEN_TOWER)),

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def run_test(test):
-    """(seconds, result) of one test of ctest's list."""
+    """Returns (seconds, result) of one test of ctest's list."""
     properties = {p["name"]: p["value"] for p in test.get("properties", [])}
     env = dict(os.environ)
     env.update(row.split("=", 1) for row in properties.get("ENVIRONMENT", []))

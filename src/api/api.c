@@ -30,7 +30,7 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    OSH_TRY(osh_check_interrupt(cx)); // there may be nothing to copy
+    OSH_TRY(osh_check_interrupt(cx)); // a run without anything to copy would not check it
 done:
     osh_run_end(cx, r, scope);
     return rc;
@@ -227,11 +227,11 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
-    OSH_TRY(warn_dense(cx, p)); // repeated at the end
+    OSH_TRY(warn_dense(cx, p)); // this warning was also printed at the beginning
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
-    /* After learning (osh_run_tune) all Linears are done, with other codes than they were solved
-     * with. */
+    /* After learning (osh_run_tune) all Linears are complete, with other codes than the solve
+     * gave. */
     bool learned = osh_emit_tuned(r.emitter)->known;
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !learned) {
         OSH_TRY(job_calibrate(cx, &r, p));
@@ -258,8 +258,9 @@ done:
 /* The least memory of the passes before and after the run. A plan with these options refuses a
  * budget that is too small for any pass. */
 typedef struct others {
-    osh_options opt; // views of the job's options; others and others_host are set
-    char *of;        // own: opt.others
+    osh_options opt; // views of the job's options, except for the members `others` and
+                     // `others_host`, which this file sets
+    char *of;        // own: the text that opt.others points to
 } others;
 
 static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
@@ -364,7 +365,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
-    bool both = measured && chosen; // compress_measured refuses that
+    bool both = measured && chosen; // compress_measured refuses this combination
     if (opt->model && opt->output && !both && opt->host_memory > 0)
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
@@ -432,8 +433,8 @@ done:
 
 enum { PRINT_IDS = 4096 };
 
-typedef struct id_line { // a line of ids on its way to the sink
-    bool first;          // no id was printed yet
+typedef struct id_line { // state of a line of ids that is printed
+    bool first;          // true until the first id is printed
     osh_sink sink;
     void *user;
 } id_line;

@@ -13,13 +13,13 @@
 /* Calls osh_isa_select and sets the variables of OpenBLAS. Call it before the first job that
  * multiplies: that job opens OpenBLAS, which then reads them. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
-typedef struct osh_named { // options that may name a model or a data set
+typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
     const osh_field *fields;
     void *options; // the struct that the fields fill
-    bool headers;  // the job reads no weights
+    bool headers;  // true if the job reads no weights, so only the headers are needed
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. `cx` owns the strings of
- * the options; `work` is the context of the job. Holds --host-memory meanwhile. */
+ * the options; `work` is the context of the job. The limit of --host-memory applies meanwhile. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
@@ -46,7 +46,8 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
  * that file and the sink gets the tables. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
-osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // version, compiler, libraries
+osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the version, the compiler
+                                                              // and the libraries
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. */

@@ -12,7 +12,8 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // the file on the disk: 256 MiB
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block, and blocks in the file on the disk:
+                                         // 256 MiB
 
 /* Products of a decoder layer of SmolLM2-135M. */
 static const struct {
@@ -27,20 +28,24 @@ static const struct {
     {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // 0: not measured
+typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second; 0:
+                                                                        // not measured
 
 typedef struct peaks { // operations or bytes per second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
-    bool direct; // the disk was read and written past the page cache
+    bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
-    double card_file, card_cufile; // from disk to GPU: through page-locked memory, by cuFile
-    double pinned, pinned_all;     // from disk to page-locked memory: one reader, one per thread
+    double card_file, card_cufile; // from the disk to the GPU: through page-locked memory, and by
+                                   // cuFile
+    double pinned, pinned_all;     // from the disk to page-locked memory: by one thread, and by all
+                                   // of them
     char *card;  // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;
 
-enum { COPIED = 256 << 20 }; // bytes that are copied to the GPU, and inside it
+enum { COPIED = 256 << 20 }; // bytes that are copied to the GPU, and from one place in the GPU's
+                             // memory to another
 
 /* Opens a file without a name in dir; with O_DIRECT if the file system supports it. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
@@ -84,8 +89,8 @@ done:
 
 typedef struct gpu_reads {
     osh_device *d;   // view
-    osh_file *f;     // view: N_BLOCKS blocks
-    char *to;        // view: BLOCK bytes of the GPU
+    osh_file *f;     // view: a file of N_BLOCKS blocks
+    char *to;        // view: BLOCK bytes of GPU memory
     double seconds;
 } gpu_reads;
 
@@ -107,8 +112,8 @@ done:
 }
 
 typedef struct pinned_reads {
-    osh_file *f; // view: N_BLOCKS blocks
-    char *to;    // view: page-locked, a block for each worker
+    osh_file *f; // view: a file of N_BLOCKS blocks
+    char *to;    // view: page-locked memory, one block for each worker
 } pinned_reads;
 
 static osh_status pinned_read_block(osh_ctx *cx, void *user, int64_t chunk, int worker)

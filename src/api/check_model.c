@@ -34,7 +34,8 @@ typedef struct checked {
     osh_source *source; // own
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
-    int64_t n_forgotten, n_unread; // n_unread includes n_forgotten
+    int64_t n_forgotten, n_unread; // tensors that the template forgets; all tensors that no node
+                                   // reads (includes n_forgotten)
     osh_map *modules;   // own: name -> 0; the modules of all nodes, and the modules around them
 } checked;
 
@@ -46,7 +47,7 @@ static bool names_module(const checked *c, const char *name, size_t n)
     return n && osh_map_get(c->modules, name, n, &at);
 }
 
-/* Returns the length of the first n bytes of a name without their last part. */
+/* Returns the length of a name (the first n bytes) without its last part. */
 static size_t without_last(const char *name, size_t n)
 {
     while (n && name[n - 1] != '.') n--;
@@ -58,7 +59,7 @@ static size_t without_last(const char *name, size_t n)
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    if (strstr(name, "inv_freq")) return false; // a buffer of older files
+    if (strstr(name, "inv_freq")) return false; // older files store this buffer, which is no weight
     /* True if the module is itself an item of a list: a layer. */
     bool of_list =
         around && strspn(name + around + 1, "0123456789") == module - around - 1;

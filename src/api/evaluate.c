@@ -9,7 +9,8 @@
 #include "base/file.h"
 #include "text/json.h"
 
-static const char marker[] = "<!-- evaluation -->"; // in the page, replaced by the results
+static const char marker[] = "<!-- evaluation -->"; // a comment in the page, which the results
+                                                    // replace
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
 typedef struct kept {
@@ -118,8 +119,8 @@ done:
     return rc;
 }
 
-/* Writes the page before the JSON report: an evaluation that the JSON report has is not made
- * again. */
+/* Writes the page before the JSON report: if the JSON report has an evaluation, both have it, and
+ * it is not made again. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;

@@ -6,6 +6,6 @@
 /* Adds the perplexity of the source and of the output to the reports of a finished output, and
  * prints them. An evaluation that the reports already have is printed and not made again. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* *host: the smallest --host-memory for osh_evaluate. It needs no output. */
+/* Sets *host to the smallest --host-memory for osh_evaluate. It needs no output. */
 osh_status osh_evaluate_least(osh_ctx *cx, int64_t *host, const osh_options *opt);
 #endif

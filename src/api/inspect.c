@@ -49,7 +49,7 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
     }
     OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
                          arch ? arch : "(none)", (long)ck->n_tensors, ck->n_shards, (long)bytes));
-    b->len--; // removes the newline
+    b->len--; // removes the newline at the end
     for (int d = 0; d < OSH_N_DTYPES; d++)
         if (of[d])
             OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));

@@ -5,9 +5,10 @@
 #include "run/run.h"
 
 typedef struct osh_largest {
-    int index;        // index of the visit; index of the Linear in a run without data
+    int index;        // index of the subgraph's visit; in a run without data, index of the Linear
     const char *name; // view: lives as long as the plan
-    int64_t host_bytes, device_bytes; // predicted; host_bytes includes the base
+    int64_t host_bytes, device_bytes; // predicted peaks; host_bytes includes the memory that the
+                                      // program always needs
 } osh_largest;
 osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p);
 osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own

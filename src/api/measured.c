@@ -19,10 +19,10 @@
 #include "plan/identity.h"
 
 typedef struct asked { // the measurement that a modifier of the recipe asks for
-    size_t at;            // index of the modifier
-    const osh_reap *reap; // views: at most one of the two is set
+    size_t at;            // index of the modifier in the recipe
+    const osh_reap *reap; // views: at most one of the two is not NULL
     const osh_owl *owl;
-    bool known;           // the recipe already has the result
+    bool known;           // true if the recipe already has the result
 } asked;
 
 static osh_status find_asked(osh_ctx *cx, asked *out, const osh_recipe *r)
@@ -63,10 +63,10 @@ typedef struct measuring {
     osh_options opt; // views of the job's options
     osh_plan *p;     // own
     asked a;
-    osh_reaping *r;  // own: measures experts; NULL: it measures outliers
-    osh_owl_measure *owl; // own: measures outliers; NULL: it measures experts
+    osh_reaping *r;  // own: measures experts; NULL if the job measures outliers
+    osh_owl_measure *owl; // own: measures outliers; NULL if the job measures experts
     char *mark;      // own: a line of the output's recipe that identifies this measurement
-    int64_t peak;    // host bytes, predicted
+    int64_t peak;    // predicted peak of host memory, in bytes
 } measuring;
 
 static void measuring_end(osh_ctx *cx, measuring *m)
@@ -125,7 +125,7 @@ done:
     return rc;
 }
 
-/* Prints the sparsities as a JSON object (own): layer -> sparsity. */
+/* Prints the sparsities as a JSON object that maps layers to sparsities. *out is own. */
 static osh_status print_shares(osh_ctx *cx, char **out, const osh_layer_share *shares, int n)
 {
     osh_status rc = OSH_OK;
@@ -140,7 +140,7 @@ done:
     return rc;
 }
 
-/* Measures. *line (own) is the key for the recipe, *said (own) the text for the user. */
+/* Measures. Sets *line (own) to the key for the recipe and *said (own) to the text for the user. */
 static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
                                 osh_progress *pr)
 {

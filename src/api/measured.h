@@ -5,15 +5,15 @@
 #include "base/profile.h"
 #include "match/options.h"
 
-/* *wants: true if the recipe asks for a measurement and does not have its result. */
+/* Sets *wants to true if the recipe asks for a measurement and does not have its result. */
 osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
 /* Measures, or reads the result from a finished output of the same job. *recipe (own) is the recipe
  * with the result. */
 osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink,
                        void *user);
-/* *text (own) says what the measurement needs, for a plan. */
+/* Sets *text (own) to what a plan says about the needs of the measurement. */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
-/* *host: the smallest --host-memory for the measurement and the run after it. *of (own) names the
- * pass: "outliers are measured before the run". */
+/* Sets *host to the smallest --host-memory for the measurement and the run after it, and *of (own)
+ * to the name of the pass that needs it, such as "outliers are measured before the run". */
 osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -22,15 +22,17 @@
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
 
 typedef struct survey {
-    osh_options opt; // views of the job's options, but for output
+    osh_options opt; // strings are views of the job's options, except for `output`
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // hash of all that its records depend on; the same with the target
-    int64_t peak;    // host bytes, predicted
+    uint64_t of, id; // `of`: hash of all that the survey's records depend on; `id`: the same with
+                     // the target
+    int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     char *pass;      // own: names the pass that needs `least`
-    char *largest;   // own: recipe with the most bits of each unit; NULL: not asked for
+    char *largest;   // own: recipe that gives each unit its candidate with the most bits; NULL: not
+                     // asked for
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -61,7 +63,7 @@ done:
     return rc;
 }
 
-/* *out (own): OUT.oneshot-survey. */
+/* Sets *out (own) to the path OUT.oneshot-survey. */
 static osh_status survey_output(osh_ctx *cx, char **out, const osh_options *opt)
 {
     size_t n = strlen(opt->output ? opt->output : "");
@@ -94,7 +96,7 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
     static const osh_losses none = {0};
-    const osh_losses **losses = NULL; // own; items are views
+    const osh_losses **losses = NULL; // own array of views
     osh_mixed *m = NULL;              // own
     osh_effect *e = NULL;             // own
     osh_gradients *g = NULL;          // own
@@ -260,7 +262,7 @@ static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
 {
     osh_status rc = OSH_OK;
     int64_t limit = 0;
-    const osh_losses **losses = NULL; // own; items are views
+    const osh_losses **losses = NULL; // own array of views
     char *head = NULL, *mark = choice_mark(cx, s->id); // own
     const osh_options *o = &s->opt;
     OSH_NEW(cx, losses, s->p->match.n_linears);
@@ -297,7 +299,8 @@ static osh_status choice_say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, voi
     } kinds[4 * OSH_CANDIDATES];
     int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) // kinds are in the order of the candidates: by bits
+    for (int i = 0; i < m->n_units; i++) // modules of a kind are in the order of the candidates: by
+                                         // bits
         for (int k = 0; k < m->units[i].n; k++) {
             int at = 0;
             while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;
@@ -348,7 +351,7 @@ done:
     return rc;
 }
 
-/* Removes the survey that an earlier process left. It may belong to another job. */
+/* Removes the records of a survey that an earlier process left. They may belong to another job. */
 static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;

@@ -68,7 +68,7 @@ static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *
     return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
 }
 
-/* The budget holds while the Hub is read, too. */
+/* The limit of --host-memory applies while the Hub is read, too. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -79,7 +79,8 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
     if (n->fields == osh_option_fields) OSH_TRY(find_calibration(cx, work, n->options, env));
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
 done:
-    if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // the job sets it again
+    if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // removes the limit; the job sets it
+                                                          // again
     return osh_mem_refused(work, rc, budget);
 }
 
@@ -89,7 +90,7 @@ osh_status osh_isa_of_process(osh_ctx *cx, const char *isa)
     osh_status rc = OSH_OK;
     const char *core = NULL;
     OSH_TRY(osh_isa_select(cx, &core, isa));
-    /* One thread each: our own threads share the work. */
+    /* OpenBLAS gets one thread: our own threads share the work. */
     if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
 done:

@@ -37,11 +37,11 @@ enum {
     MMAP_BYTES = 128 << 10,
     GIVE_BYTES = 64 << 10
 };
-/* MALLOC_BYTES: glibc's own per block */
+/* MALLOC_BYTES: bytes that glibc adds to each block */
 enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
-    size_t n_bytes; // at most SMALL_BYTES: a small block
-    void *from;     // malloc's pointer; unused for a block of pages
+    size_t n_bytes; // at most SMALL_BYTES in a small block
+    void *from;     // pointer that malloc returned; not used for a block of whole pages
     osh_mem_class class;
 } head;
 
@@ -73,13 +73,13 @@ static bool mem_must_fail(osh_shared *sh)
     return true;
 }
 
-#if defined(__has_feature) // clang; gcc defines __SANITIZE_ADDRESS__ itself
+#if defined(__has_feature) // clang has it; gcc defines __SANITIZE_ADDRESS__ itself
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
-enum { KEEPS = 0 }; // the sanitizer must see the use of a freed block
+enum { KEEPS = 0 }; // no freed page is kept, so that the sanitizer finds each use of a freed block
 #else
 enum { KEEPS = 1 };
 #endif
@@ -90,7 +90,7 @@ static bool block_is_large(size_t block)
     return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE;
 }
 
-/* Takes the pages of a block that is already counted as used. */
+/* Returns the pages of a new block. The caller has already counted the block as used. */
 static void *pages_take(osh_shared *sh, size_t block)
 {
     size_t used = atomic_load(&sh->used[OSH_MEM_HOST]),
@@ -104,8 +104,9 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-/* Counts gross bytes of class c. If a large block exceeds give_above, it waits for memory that
- * other threads free, as long as they have some. Returns false if the limit is exceeded. */
+/* Counts `gross` bytes of class `c`. If a large block raises the use above give_above, waits for
+ * memory that other threads free, as long as they have some. Returns false if the limit is
+ * exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -141,7 +142,7 @@ static bool mem_limit_fail(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
     return false;
 }
 
-/* Counts a block, or fails if that exceeds a limit. */
+/* Counts a block. Fails if the block exceeds a limit. */
 static bool mem_block_count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);
@@ -171,8 +172,8 @@ osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes)
 
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes) { mem_release(cx->sh, OSH_MEM_HOST, n_bytes); }
 
-/* Allocates a block. Returns the caller's pointer, and malloc's pointer in *from (NULL: pages).
- * NULL: no memory. */
+/* Allocates a block. Returns the pointer for the caller and sets *from to malloc's pointer, or to
+ * NULL if the block has pages of its own. Returns NULL if there is no memory. */
 static char *mem_block_new(osh_ctx *cx, size_t n_bytes, char **from)
 {
     char *base = NULL;
@@ -314,7 +315,8 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // when it is set, it no longer grows with freed blocks
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // a threshold that is set no longer grows when large
+                                           // blocks are freed
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
 }
@@ -342,7 +344,7 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
 
 bool osh_proc_status(char text[OSH_STATUS_BYTES])
 {
-    /* Without stdio, because this must not allocate. */
+    /* open(2) and not stdio, because this must not allocate. */
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t n = read(fd, text, OSH_STATUS_BYTES - 1);

@@ -25,7 +25,8 @@ static osh_status at_fail(osh_ctx *cx, const char *what, const osh_at *d, const 
                     strerror_r(errno, why, sizeof why));
 }
 
-/* Opens the directory that a symbolic link of this user or of root points to. < 0: errno. */
+/* Opens the directory to which a symbolic link of this user or of root points. Returns -1 and sets
+ * errno on failure. */
 static int link_follow(int parent, const char *name)
 {
     char to[PATH_MAX];
@@ -44,7 +45,8 @@ static int link_follow(int parent, const char *name)
     return fd;
 }
 
-/* Opens the directory `name` of parent and makes it if it is missing. < 0: errno. */
+/* Opens the directory `name` of `parent`. Makes it if it is missing. Returns -1 and sets errno on
+ * failure. */
 static int dir_step(int parent, const char *name, bool may_link)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, fd = openat(parent, name, flags);
@@ -54,7 +56,8 @@ static int dir_step(int parent, const char *name, bool may_link)
     return fd;
 }
 
-/* Fails for a directory that could not be opened. n: bytes of path up to the end of its name. */
+/* Fails with the reason why a directory could not be opened. `n` is the length of the part of
+ * `path` that ends with its name. */
 static osh_status dir_refuse(osh_ctx *cx, int parent, const char *name, const char *path, int n)
 {
     char why[128];
@@ -114,12 +117,13 @@ const char *osh_at_path(const osh_at *d)
     return d->path;
 }
 
-/* Makes a file of fd, which it takes. fd < 0: fails with errno's text. */
+/* Makes an osh_file of the descriptor `fd` and takes ownership of it. If `fd` < 0, fails with the
+ * text of errno. */
 static osh_status at_file(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, const char *name)
 {
     osh_status rc = OSH_OK;
     char *path = NULL;                    // own
-    if (fd >= 0 && fd <= STDERR_FILENO) { // see osh_fd_open
+    if (fd >= 0 && fd <= STDERR_FILENO) { // standard descriptors are not used: see osh_fd_open
         int low = fd;
         fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         close(low);
@@ -135,11 +139,11 @@ done:
     return rc;
 }
 
-/* Returns base followed by 16 random hex digits. own; NULL: no memory. */
+/* Returns `base` followed by 16 random hexadecimal digits. The caller owns it. NULL: no memory. */
 static char *new_name(osh_ctx *cx, const char *base)
 {
     uint64_t digits = 0;
-    /* It fails before the system has collected random bytes. */
+    /* getrandom fails before the system has collected random bytes. */
     if (getrandom(&digits, sizeof digits, GRND_NONBLOCK) != sizeof digits)
         digits = (uint64_t)(osh_now() * 1e9) ^ ((uint64_t)getpid() << 40);
     return osh_sprintf(cx, "%s%016llx", base, (unsigned long long)digits);
@@ -197,7 +201,8 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        if (fd < 0) errno = EACCES; // reports that it cannot be made, not that it is missing
+        if (fd < 0) errno = EACCES; // the error says that the file cannot be made, not that it is
+                                    // missing
     }
     OSH_TRY(at_file(cx, out, fd, d, name));
 done:

@@ -28,13 +28,15 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
-                         const char *name); // not for directories; no error if it does not exist
+                         const char *name); // removes a file or link, not a directory; no error if
+                                            // it does not exist
 /* Write a file or make a link d/name: first with a new name in `by`, which is on the same file
  * system, then renamed. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);
 
-/* Makes a file of an open descriptor and takes the descriptor. path: for messages. */
+/* Makes an osh_file of an open descriptor and takes ownership of the descriptor. `path` is used in
+ * messages. */
 osh_status osh_file_of_fd(osh_ctx *cx, osh_file **out, int fd, const char *path);
 #endif

@@ -17,7 +17,7 @@ enum {
     OSH_E_IO = -2,          // the operating system refused a read, write, open or rename
     OSH_E_FORMAT = -3,      // the content of a file is wrong
     OSH_E_USAGE = -4,       // an argument or a recipe key is wrong
-    OSH_E_UNSUPPORTED = -5, // the request is valid, but this program cannot do it
+    OSH_E_UNSUPPORTED = -5, // the request is valid, but this program does not support it
     OSH_E_NUMERIC = -6,     // NaN or Inf where a number is needed
     OSH_E_INTERRUPTED = -7, // SIGINT, SIGTERM
     OSH_E_INTERNAL = -8
@@ -26,10 +26,10 @@ enum {
 typedef struct osh_ctx osh_ctx;
 
 const char *osh_version(void);
-/* Gets results; the program's sink is stdout. */
+/* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
 
-/* n_threads 0: one per CPU that the process may use. */
+/* `n_threads` 0: one thread for each CPU that the process may use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and restarts peaks
@@ -51,7 +51,7 @@ bool osh_ctx_inline(osh_ctx *cx, bool on);
  * are appended. */
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>"
+void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" to the error text
     __attribute__((format(printf, 2, 3)));
 const char *osh_error_text(const osh_ctx *cx); // view: valid until the next failure
 void osh_error_clear(osh_ctx *cx);
@@ -91,37 +91,39 @@ void osh_free(osh_ctx *cx, void *p);
  * memory is a part of the host's. Bytes are gross: they include the allocator's own and are
  * whole pages for large blocks. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
-osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // returns the previous class
-/* Changes the class of p; NULL is allowed. */
+osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // sets the class of later allocations;
+                                                         // returns the previous class
+/* Moves the block `p`, which may be NULL, to another class. */
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. OSH_MEM_HOST limits the sum of all
  * classes. 0: no limit. */
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. Before an allocation of 64 KiB or
- * more raises the host class above n_bytes, the allocating thread calls give, which waits until
+ * more raises the host class above n_bytes, the allocating thread calls `give`, which waits until
  * something was freed and returns true; it returns false if there is nothing to wait for. Contexts
- * marked by osh_ctx_alone never call it. give NULL: no callback. */
+ * marked by osh_ctx_alone never call it. `give` NULL: no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
-/* Counts memory that a library allocates by itself, like an allocation of the host class. It can
- * fail like one. */
+/* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
+ * is exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
-/* Bytes now; HOST: the sum of all classes. */
+/* Returns the gross bytes in use. OSH_MEM_HOST: the sum of all classes. */
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
-/* Highest since osh_ctx_new or osh_ctx_anew. */
+/* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_gross(size_t n_bytes); // gross bytes that an allocation of n_bytes counts
 void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
 /* Sets malloc's options so that the process's size follows the counts, plus freed pages up to their
  * peak. */
 void osh_mem_tune(void);
-size_t osh_mem_live(const osh_ctx *cx); // net bytes now
-size_t osh_mem_peak(const osh_ctx *cx); // highest net bytes so far
-/* Makes the n-th allocation from now fail (1: the next); <= 0: none. */
+size_t osh_mem_live(const osh_ctx *cx); // bytes in use, without the allocator's own
+size_t osh_mem_peak(const osh_ctx *cx); // highest osh_mem_live so far
+/* Makes the n-th allocation from now on fail; n = 1 is the next one. n <= 0: no allocation
+ * fails. */
 void osh_mem_fail_after(osh_ctx *cx, int64_t n);
 /* True if the allocation that osh_mem_fail_after chose has failed. */
 bool osh_mem_fail_hit(const osh_ctx *cx);
-int64_t osh_rss_peak(void); // bytes of the process (VmHWM); < 0: unknown
+int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); < 0: unknown
 
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
@@ -155,14 +157,16 @@ typedef struct osh_progress {
     const char *name;             // "model.layers.2"
     const char *phase;            // "observe", "gptq", "propagate", "read", ...
     int64_t done, total;          // steps of the phase
-    double work_done, work_total; // for the ETA, in any unit
-    double eta_s;                 // seconds left, if known better; <= 0: from work_done, work_total
+    double work_done, work_total; // work of the job, in any unit; for the ETA
+    double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
+                                  // work_total
     double tokens_per_s;          // recent speed of the passes; <= 0: unknown
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet
     double loss;                  // outputs, relative to rounding to nearest; <= 0: unknown
-    bool finished;                // the subgraph is complete: gets its own line without a terminal
-    bool small; // one of very many: gets its own line only in the log file and as JSON
+    bool finished;                // the subgraph is complete: it gets its own line if stderr is no
+                                  // terminal
+    bool small; // one of very many steps: its own line is only in the log file and in JSON
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate-limited on a terminal
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
@@ -178,9 +182,10 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* Calls fn for chunks that each use one thread (osh_threads is 1 inside), and `take` for each chunk
- * in order, on the calling thread between its own chunks. At most at_once chunks have begun and are
- * not yet taken. After a chunk fails no chunk begins; the chunks before it are still taken. */
+/* Calls fn for chunks that each use one thread (osh_threads is 1 inside), and calls `take` for each
+ * chunk in order. The calling thread calls `take` between its own chunks. At most at_once chunks
+ * have begun and are not yet taken. After a chunk fails no chunk begins; the chunks before it are
+ * still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

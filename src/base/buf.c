@@ -16,7 +16,7 @@ void osh_buf_deinit(osh_ctx *cx, osh_buf *b)
     *b = (osh_buf){.max_bytes = b->max_bytes};
 }
 
-/* Makes room for n more bytes and the NUL. */
+/* Reserves memory for n more bytes and the NUL. */
 static osh_status buf_reserve(osh_ctx *cx, osh_buf *b, size_t n)
 {
     size_t want, cap;
@@ -54,7 +54,7 @@ osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
     return OSH_OK;
 }
 
-/* Computes the bytes of the formatted text. */
+/* Sets *n to the length of the formatted text. */
 static osh_status text_length(osh_ctx *cx, size_t *n, const char *fmt, va_list ap)
 {
     int k = vsnprintf(NULL, 0, fmt, ap);
@@ -89,10 +89,11 @@ osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
-    size_t most = 6 * n; // \uXXXX for each byte
+    size_t most = 6 * n; // each byte may become \uXXXX
     if (!rc) rc = buf_reserve(cx, b, most + 1 + n);
     if (rc) return rc;
-    char *text = b->data + b->len + most; // raw text, after the room for the escaped one
+    char *text = b->data + b->len + most; // the text before escaping; it is after the memory for
+                                          // the escaped text
     va_start(ap, fmt);
     vsnprintf(text, n + 1, fmt, ap);
     va_end(ap);

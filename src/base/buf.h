@@ -11,7 +11,7 @@ typedef struct osh_buf {
 
 void osh_buf_init(osh_buf *b, size_t max_bytes); // max_bytes 0: no limit
 void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
-/* Reserves n more bytes; an empty buffer gets exactly n. */
+/* Reserves memory for n more bytes. An empty buffer gets exactly n. */
 osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n);
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)

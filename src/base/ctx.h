@@ -16,29 +16,29 @@ typedef struct osh_pool osh_pool;
 typedef struct osh_log_state {
     pthread_mutex_t lock;
     osh_log_level level;
-    int mode;          // osh_progress_mode, AUTO resolved
+    int mode;          // osh_progress_mode; AUTO is already resolved
     bool tty;          // one live line, redrawn in place
-    bool colour;       // colours of the live line
+    bool colour;       // the live line has colours
     bool line_open;    // the live line is on the screen
     char line[512];    // text of the live line, to redraw it after a message
-    int drawn;         // columns of the live line
+    int drawn;         // columns that the live line occupies
     double last_shown; // seconds
     double start;      // osh_now at osh_ctx_new or osh_ctx_anew
-    double t0, work0;  // start of the ETA's time and work
+    double t0, work0;  // time and work_done at which the ETA begins to count
     double last_work;
     bool counting;    // t0 is set
     int fd;           // own: descriptor of the log file; -1: none
     char *command;    // own: the command, first line of a log file; NULL: not set
-    osh_log_fn hears; // gets messages instead of stderr; NULL: stderr
+    osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
     void *hears_user;
-    osh_progress_fn told; // called for each progress report; NULL: none
+    osh_progress_fn told; // called for each progress report; NULL: no callback
     void *told_user;
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage that this thread is in
     int row;       // row of the profile
-    bool records;  // the file has its start record
+    bool records;  // the start record of the stage is in the file
     double start;  // seconds since the profile's start
     double inside; // seconds of the inner scopes that have ended
 } osh_open_scope;
@@ -67,8 +67,8 @@ typedef struct osh_kept {
     osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
 } osh_kept;
 
-/* Returns a block of n bytes of whole pages. At most `room` other bytes stay kept. NULL: the system
- * has no memory. */
+/* Returns a block of n bytes in whole pages. At most `room` bytes of other blocks stay kept.
+ * Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
 void osh_kept_put(osh_kept *k, void *base, size_t n);
 /* Returns pages to the system until at most n bytes are kept. */
@@ -76,16 +76,16 @@ void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
-    /* Gross bytes; OSH_MEM_HOST counts all classes. */
+    /* Gross bytes. The entry of OSH_MEM_HOST counts all classes. */
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
-    _Atomic size_t give_above; // 0: no callback
-    bool (*give)(void *user);  // is set before give_above
+    _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
+    bool (*give)(void *user);  // set before give_above, so that a reader of give_above finds it
     void *give_user;
     /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
      * larger. */
     osh_kept kept;
-    _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
+    _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
     _Atomic bool interrupted; // lock-free, because a signal handler sets it
@@ -97,7 +97,7 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh;            // own if root is true
-    bool root, alone, inlined; // inlined: by osh_ctx_inline
+    bool root, alone, inlined; // root: made by osh_ctx_new; inlined: set by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // class of its allocations
@@ -115,6 +115,6 @@ int64_t osh_mem_used_high(osh_shared *sh); // highest used[HOST] since the last 
 
 enum { OSH_STATUS_BYTES = 4096 };
 bool osh_proc_status(char text[OSH_STATUS_BYTES]); // reads /proc/self/status; allocates nothing
-/* key: such as "VmHWM:"; < 0: no such line. */
+/* Returns the bytes on the line of `key`, such as "VmHWM:". < 0: there is no such line. */
 int64_t osh_proc_status_bytes(const char *text, const char *key);
 #endif

@@ -27,7 +27,7 @@ static struct {
 } cufile;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried, is_open; // protected by lock
-static char missing[256];   // the reason why it is not open
+static char missing[256];   // reason why the library is not open
 
 #define AT(field) offsetof(__typeof__(cufile), field)
 static const osh_symbol symbols[] = {

@@ -48,13 +48,13 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    char *p = osh_strdup(cx, path); // own: cut at each slash in turn
+    char *p = osh_strdup(cx, path); // own: the path, cut at one slash after the other
     if (!p) return OSH_E_NOMEM;
 
     for (size_t i = 1;; i++) {
         char c = p[i - 1] ? p[i] : 0;
         if (c && c != '/') continue;
-        if (!p[i - 1]) break; // an empty path
+        if (!p[i - 1]) break; // the path is empty
         p[i] = 0;
         if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p)))
             OSH_TRY(path_fail(cx, "make directory", p));
@@ -151,7 +151,8 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path)
     return tree_remove(cx, path);
 }
 
-/* Writes the directory that holds path to `to`. Returns false if it is too long. */
+/* Writes the path of the directory that contains `path` to `to`. Returns false if it is too
+ * long. */
 static bool path_parent(char *to, size_t room, const char *path)
 {
     size_t n = strlen(path);
@@ -170,11 +171,11 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 
     do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    /* A directory may be write-only. */
+    /* A directory without permission to read cannot be opened; this is no error. */
     if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
-    if (rc && errno == EINVAL) rc = 0; // the file system has no sync of directories
+    if (rc && errno == EINVAL) rc = 0; // the file system cannot sync directories
     osh_status st = rc ? path_fail(cx, "sync", dir) : OSH_OK;
     close(fd);
     return st;
@@ -232,7 +233,7 @@ static void path_cut_slashes(char *path)
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
-    char real[PATH_MAX], *at = NULL, *next = NULL; // at, next: own
+    char real[PATH_MAX], *at = NULL, *next = NULL; // own: at and next
     *out = NULL;
     if (!(at = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
     path_cut_slashes(at);
@@ -246,7 +247,7 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
-    if (dots) { // such a path has no name of its own
+    if (dots) { // a path that ends in dots does not end in a name
         if (!realpath(at, real)) OSH_TRY(path_fail(cx, "look at", at));
         osh_free(cx, at);
         if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);

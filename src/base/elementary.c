@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static const double ln2_hi = 0x1.62e42fefap-1; // 36 bits: n * ln2_hi is exact
+static const double ln2_hi = 0x1.62e42fefap-1; // has 36 significant bits, so n * ln2_hi is exact
 static const double ln2_lo = 0x1.cf79abc9e3b3ap-40;
 
 static double f64_of_bits(uint64_t u)
@@ -31,7 +31,7 @@ static uint64_t bits_of_f64(double d)
     return u;
 }
 
-/* -1022 <= n <= 1023 */
+/* Returns 2^n for -1022 <= n <= 1023. */
 static double power_of_2(int n) { return f64_of_bits((uint64_t)(n + 1023) << 52); }
 
 double osh_math_exp(double x)
@@ -60,7 +60,7 @@ double osh_math_log(double x)
     if (x < 0x1p-1022) x *= 0x1p54, k = -54;
     uint64_t u = bits_of_f64(x);
     k += (int)(u >> 52) - 1023;
-    double m = f64_of_bits((u & 0xfffffffffffffu) | 0x3ff0000000000000u); // [1, 2)
+    double m = f64_of_bits((u & 0xfffffffffffffu) | 0x3ff0000000000000u); // in [1, 2)
     if (m > 1.41421356237309504880) m *= 0.5, k++;
     double f = m - 1, s = f / (2 + f), z = s * s, p = 0;
     for (int i = 21; i >= 3; i -= 2) p = (p + 1.0 / i) * z;

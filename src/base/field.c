@@ -21,7 +21,7 @@ static bool field_has_range(const osh_field *f)
     return f->min != 0 || f->max != 0;
 }
 
-/* Prints a number as a person writes it: 65536, not 6.5536e+04. */
+/* Prints a number without an exponent if possible: 65536, not 6.5536e+04. */
 static void print_bound(char *to, size_t room, double v)
 {
     if (fabs(v) < 1e15 && v == floor(v)) snprintf(to, room, "%.0f", v);
@@ -64,7 +64,8 @@ static bool parse_int(const char *s, int64_t *v)
 bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
-    if (!starts_number(s) || strpbrk(s, "xX")) return false; // hexadecimal is a typing error
+    if (!starts_number(s) || strpbrk(s, "xX")) return false; // a hexadecimal number is a typing
+                                                             // error
     *v = strtod(s, &end);
     return end != s && !*end && isfinite(*v);
 }
@@ -80,7 +81,8 @@ static bool parse_bool(const char *s, bool *v)
     return false;
 }
 
-/* 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number is bytes; case does not matter. */
+/* Parses a number of bytes: 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number counts bytes.
+ * Upper and lower case are equal. */
 bool osh_text_is_bytes(const char *s, int64_t *v)
 {
     static const char *const units[] = {"",   "B",   "KB",  "MB",  "GB",  "TB",
@@ -110,7 +112,7 @@ bool osh_text_is_bytes(const char *s, int64_t *v)
 
     errno = 0;
     whole = strtoll(s, &end, 10);
-    /* Exact for whole numbers. */
+    /* Whole numbers are computed exactly. */
     if (end == s + n) return !errno && !__builtin_mul_overflow(whole, factor, v);
     double x = strtod(s, &end);
     if (end != s + n || x * (double)factor >= 9.2e18) return false;
@@ -239,7 +241,7 @@ static void field_zero(const osh_field *f, void *object)
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
 {
     osh_status rc = OSH_OK;
-    /* All members first, so that the object can be freed after a failure. */
+    /* All members are set first, so that the object can be freed after a failure. */
     for (const osh_field *f = fields; f->name; f++) field_zero(f, object);
     for (const osh_field *f = fields; f->name; f++)
         if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));

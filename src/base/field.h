@@ -8,15 +8,15 @@ typedef enum {
     OSH_F_INT,   // int64_t
     OSH_F_FLOAT, // double
     OSH_F_BOOL,  // bool
-    OSH_F_STR,   // char * (own) or NULL
+    OSH_F_STR,   // char *, own; may be NULL
     OSH_F_STRS,  // osh_strs
-    OSH_F_BYTES  // int64_t; 20GB (decimal) or 512MiB
+    OSH_F_BYTES  // int64_t; the text is such as 20GB (decimal) or 512MiB
 } osh_field_type;
-typedef enum { // the file or directory that an option names
+typedef enum { // use of the file or directory that an option names
     OSH_PATH_NONE,
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced
-    OSH_PATH_SCRATCH,  // a directory in which this program makes its own
+    OSH_PATH_SCRATCH,  // a directory in which this program makes a directory of its own
     OSH_PATH_LOG,      // the file of osh_log_file
     OSH_PATH_PROFILE,  // the file of osh_profile_start
     OSH_PATH_NPY,      // a file of f32 numbers
@@ -30,14 +30,15 @@ typedef struct osh_field {
     const char *name; // recipe spelling, with underscores; the flag is --name with dashes
     osh_field_type type;
     size_t offset;
-    const char *dflt; // text form; NULL: none (zero)
-    double min, max;  // range; both 0: none
+    const char *dflt; // default value as text; NULL: zero
+    double min, max;  // allowed range; both 0: any value
     const char *doc;
     const char *alias;  // another flag name, or NULL
-    const char *values; // for OSH_F_STR: "a|b|c"; NULL: any text
-    /* help: title of the group that this row begins; NULL: same group as the row above. */
+    const char *values; // allowed values of OSH_F_STR as "a|b|c"; NULL: any text
+    /* Title of the group that begins with this row in the help. NULL: the group of the row
+     * above. */
     const char *group;
-    const char *brief; // help: one line of text; NULL: only the name is listed
+    const char *brief; // line of text in the help; NULL: the help lists only the name
     osh_path_use path; // use of the path, if the text names a file or a directory
 } osh_field; // a row whose name is NULL ends the table
 
@@ -45,8 +46,8 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
 /* Sets the member of object from text. OSH_F_STRS: appends the items, which are separated by commas
  * outside of brackets. OSH_F_STR: text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
-/* The options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables
+/* Options that a command line or a caller has given so far. */
+enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables together
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views

@@ -22,14 +22,14 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
                     strerror_r(errno, why, sizeof why));
 }
 
-/* Opening a pipe waits for its other end. With O_NONBLOCK it does not, and opening a pipe for
- * writing that nobody reads fails. */
+/* open(2) of a pipe waits until another process opens its other end. With O_NONBLOCK it does not
+ * wait; if no process reads the pipe, opening it for writing fails. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
     do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // writes block again
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // later writes wait again
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -83,7 +83,7 @@ static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, 
     if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(file_check_kind(cx, &st, what, path));
     if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st))
         OSH_TRY(osh_file_fail(cx, what, path));
-    /* The file may have been replaced. */
+    /* The file may have been replaced since it was checked. */
     if (!(flags & O_PATH)) OSH_TRY(file_check_kind(cx, &st, what, path));
     *out = f, f = NULL;
 done:
@@ -139,7 +139,7 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    if (f->fd >= 0) close(f->fd); // data that must be safe was synced before
+    if (f->fd >= 0) close(f->fd); // no error is lost: data that must be safe was synced before
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
     osh_free(cx, f);
@@ -175,10 +175,12 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
     return OSH_OK;
 }
 
-/* Alignment of memory, offset and size; least bytes for direct access. */
+/* DIRECT_ALIGN: alignment of memory, offset and size. DIRECT_LEAST: least bytes of a read for which
+ * direct access is used. */
 enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 };
 
-typedef struct scan { // passes n bytes of f from offset on to fn
+typedef struct scan { // state of a read of n bytes of f from `offset` on, which `fn` gets piece by
+                      // piece
     osh_file *f;
     char *room;       // aligned [room_bytes]
     size_t room_bytes, n, got;
@@ -187,7 +189,8 @@ typedef struct scan { // passes n bytes of f from offset on to fn
     void *user;
 } scan;
 
-/* Reads whole blocks as far as the system supports it. fd: f, opened for direct access. */
+/* Reads whole blocks as far as the system supports it. `fd` is the file of s->f, opened for direct
+ * access. */
 static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
 {
     int64_t at = s->offset / DIRECT_ALIGN * DIRECT_ALIGN, end = s->offset + (int64_t)s->n;
@@ -204,7 +207,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
             s->got = (size_t)(to_end - s->offset);
             atomic_fetch_add(&cx->sh->read_bytes, to_end - from);
         }
-        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // the end of the file
+        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // the file ends
         at += k;
     }
     return OSH_OK;
@@ -269,10 +272,10 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
 
 void osh_file_use_direct(osh_file *f)
 {
-    char path[64]; // path of the same open file, even if it was renamed
+    char path[64]; // path of the open file in /proc, also valid if the file was renamed
     int mode = fcntl(f->fd, F_GETFL) & O_ACCMODE;
     snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
-    /* -1: the file system has no direct access */
+    /* < 0: the file system has no direct access */
     if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT);
 }
 
@@ -287,7 +290,7 @@ void *osh_file_align(void *p)
 
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset)
 {
-    /* have: bytes since the start of the first block. */
+    /* `have` counts bytes from the start of the first block. */
     size_t lead = (size_t)(offset % OSH_BLOCK_BYTES), have = 0;
     size_t want = (lead + n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
     int64_t at = offset - (int64_t)lead;
@@ -297,7 +300,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
         if (k <= 0) break; // direct access fails despite the flag, or the file ends
         have += (size_t)k;
-        if (k % OSH_BLOCK_BYTES) break; // direct access has failed, or the file ends
+        if (k % OSH_BLOCK_BYTES) break; // the rest goes through the page cache, or the file ends
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;
     atomic_fetch_add(&cx->sh->read_bytes, (int64_t)got);
@@ -367,7 +370,7 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
 
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n)
 {
-    /* This is only a hint; an error here appears again at the sync. */
+    /* This call is only a hint. The later sync reports any error. */
     sync_file_range(f->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -385,7 +388,7 @@ bool osh_file_is_at(const osh_file *f, const char *path)
     return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-enum { TICK_NS = 50000000 }; // a kernel's clock for files has steps of up to 10 ms
+enum { TICK_NS = 50000000 }; // 50 ms, because some kernels give files times in steps of up to 10 ms
 
 static int64_t timespec_ns(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
 
@@ -443,7 +446,7 @@ void osh_file_forget(osh_file *f)
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)
 {
-    /* This is only a hint; its effect is not known. */
+    /* This call is only a hint. */
     posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
 }
 
@@ -462,8 +465,8 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
     if (size > 0 && (size_t)size > max_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size,
                  max_bytes);
-    cap = (size > 0 ? (size_t)size : 4096) + 1; // files of /proc have size 0
-    /* This asks for one large request instead of 128 KiB at a time. */
+    cap = (size > 0 ? (size_t)size : 4096) + 1; // files of /proc report size 0
+    /* WILLNEED asks for one large request instead of one per 128 KiB. */
     posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED);
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {
@@ -475,7 +478,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
         got += (size_t)k;
         atomic_fetch_add(&cx->sh->read_bytes, k);
         if (got > max_bytes) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %zu bytes", path, max_bytes);
-        if (got == cap) { // the last byte is for the NUL
+        if (got == cap) { // one byte is reserved for the NUL
             char *q = osh_realloc(cx, p, cap * 2);
             if (!q) OSH_TRY(OSH_E_NOMEM);
             p = q;

@@ -11,15 +11,17 @@ int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
-osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated
+osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // for reading and
+                                                                           // writing; an existing
+                                                                           // file becomes empty
 /* Creates a temporary file, locked until it is closed. The file is new: it follows no link and
  * replaces no other user's file. A leftover of a killed process is removed first: a regular file of
  * this user (for root: of any user) with one name that no process has locked. Anything else at path
  * is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
-/* read/write; the file must exist. */
+/* Opens a file for reading and writing. It must exist. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
-/* read/write; keeps the content. */
+/* Opens a file for reading and writing and keeps its content. Creates it if it is missing. */
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Holds a file, a directory or a link without access to its bytes, for osh_file_is_at only. While
  * it is held no other file gets its inode. */
@@ -34,7 +36,8 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
  * OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
-/* Reads n bytes in the same way and passes them to fn piece by piece. */
+/* Reads n bytes past the page cache, like osh_file_pread_direct, and passes them to fn piece by
+ * piece. */
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
@@ -47,30 +50,30 @@ enum { OSH_BLOCK_BYTES = 4096 };
 void osh_file_use_direct(osh_file *f);
 /* The second descriptor, valid while f is open; < 0: none. */
 int osh_file_direct_fd(const osh_file *f);
-/* Bytes of whole aligned blocks that hold n bytes at any offset. */
+/* Returns the bytes of the whole aligned blocks that can hold n bytes at any offset. */
 size_t osh_file_room(size_t n);
-/* The first aligned block in an allocation with OSH_BLOCK_BYTES extra. */
+/* Returns the first aligned block in an allocation that has OSH_BLOCK_BYTES more than needed. */
 void *osh_file_align(void *p);
 /* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. room is aligned and has osh_file_room(n)
  * bytes. */
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset);
-/* Writes n bytes. from has the alignment of the offset: (uintptr_t)from % OSH_BLOCK_BYTES == offset
- * % OSH_BLOCK_BYTES. Partial blocks at both ends go through the page cache. */
+/* Writes n bytes. `from` has the alignment of the offset: (uintptr_t)from % OSH_BLOCK_BYTES ==
+ * offset % OSH_BLOCK_BYTES. Partial blocks at both ends go through the page cache. */
 osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n,
                                  int64_t offset);
-/* Reserves disk space; fails if the disk is full. */
+/* Reserves disk space for n_bytes. Fails if the disk is full. */
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
-/* Syncs the data without the times: fdatasync. */
+/* Syncs the data of the file without its times (fdatasync). */
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f);
 /* Starts writing to the disk without waiting, so that a later sync has less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
-/* Locks the whole file for this process until it is closed. *taken is false if another process has
- * the lock, or another open file of this process. A forked child does not get the lock: f is closed
+/* Locks the whole file for this process until it is closed. *taken is false if another process or
+ * another osh_file of this process has the lock. A forked child does not get the lock: f is closed
  * in it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
-/* True if path still names this very file, and not a link to it. */
+/* True if `path` names the open file itself, and not a link to it. */
 bool osh_file_is_at(const osh_file *f, const char *path);
 /* Identifies the state of a file without reading it. */
 typedef struct osh_stamp {
@@ -80,13 +83,13 @@ typedef struct osh_stamp {
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
-/* Waits until the file is not fresh, at most 0.1 s. */
+/* Waits until the stamp of the file would not be fresh, at most 0.1 s. */
 osh_status osh_path_settle(osh_ctx *cx, const char *path);
 /* True if both are the same state of the same file. */
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
-/* Drops its clean pages from the page cache, so that the next read asks the disk. */
+/* Drops the clean pages of the file from the page cache, so that the next read uses the disk. */
 void osh_file_forget(osh_file *f);
-/* Drops the clean pages of these bytes. */
+/* Drops the clean pages of bytes [offset, offset + n). */
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n);
 
 /* Reads a whole file. *out: own, n bytes followed by a NUL. max_bytes 0: no limit. */
@@ -94,35 +97,37 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
                              size_t max_bytes);
 /* Writes a whole file: temporary name, fsync, rename. */
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
-/* Writes a whole file in the same way; fill writes its content piece by piece. */
+/* Writes a whole file like osh_file_write_all. `fill` writes its content piece by piece. */
 osh_status osh_file_write_by(osh_ctx *cx, const char *path,
                              osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f), void *user);
-/* Copies the bytes and syncs. */
+/* Copies the content of a file and syncs the copy. */
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
 osh_status osh_file_remove(osh_ctx *cx, const char *path); // no error if it does not exist
 bool osh_dir_exists(const char *path);
-/* Makes the parents too; no error if it exists. */
+/* Makes a directory and its missing parents. No error if it exists. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
 /* Lists the names in a directory, sorted by bytes. *names: own, freed with osh_strings_free. */
 osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
-/* Recursive; no error if it does not exist. */
+/* Removes a directory and everything in it. No error if it does not exist. */
 osh_status osh_dir_remove(osh_ctx *cx, const char *path);
-osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the names in it
+osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the list of names in the
+                                                              // directory
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
-/* Renames and syncs the parent. */
+/* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
 /* Resolves the links at the end of path and removes trailing slashes. *out: own. The path need not
  * exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
-/* True if something is mounted there; such a directory cannot be renamed. */
+/* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);
-int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0: unknown
+int64_t osh_disk_free(const char *path); // free bytes on the disk where path is or will be; < 0:
+                                         // unknown
 
-typedef struct osh_io_counts { // bytes of all osh_file_* calls
+typedef struct osh_io_counts { // bytes that all osh_file_* calls have moved
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

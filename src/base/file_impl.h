@@ -5,13 +5,13 @@
 
 struct osh_file {
     int fd;
-    int direct;  // a second descriptor that bypasses the page cache; -1: none
+    int direct;  // descriptor that bypasses the page cache; -1: none
     char *path;  // own
-    bool locked; // true if the file is in the list of locked files
+    bool locked; // the file is in the list of locked files
     osh_file *next_locked;
 };
 
-/* own: has the path, no descriptor yet. */
+/* Makes an osh_file with the path and without a descriptor. */
 osh_status osh_file_new(osh_ctx *cx, osh_file **out, const char *path);
 /* Fails with "cannot <what> <path>: <errno's text>" */
 osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path);

@@ -36,7 +36,8 @@ static void locks_watch_fork(void)
     pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child);
 }
 
-/* Closes the file before the list is unlocked: a fork in between would pass the lock on. */
+/* The file is closed before the list is unlocked. A fork between the two would pass the lock to the
+ * child. */
 void osh_file_unlock(osh_file *f)
 {
     pthread_mutex_lock(&locks.mutex);
@@ -55,19 +56,21 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    pthread_mutex_lock(&locks.mutex); // a fork between the lock and the list would pass the lock on
+    pthread_mutex_lock(&locks.mutex); // the list is locked first: a fork between flock and the list
+                                      // would pass the lock to the child
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;
     if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
     pthread_mutex_unlock(&locks.mutex);
-    /* Also true if the file system has no locks. */
+    /* A file system without locks also gives the lock. */
     *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS;
     errno = why;
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
 }
 
-/* NULL: may be a leftover of this user's process */
+/* Returns what the file at a path is, or NULL if it may be a leftover of a killed process of this
+ * user. */
 static const char *foreign_text(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode)) return "a symbolic link";
@@ -95,7 +98,7 @@ static osh_status leftover_remove(osh_ctx *cx, const char *path)
                  "cannot create %s: %s is there, want nothing, or a file that a killed run left",
                  path, foreign_text(&st));
     if ((f->fd = osh_fd_open(path, O_RDWR | O_NOFOLLOW)) < 0) {
-        /* ENOENT: its maker has renamed it */
+        /* ENOENT: the process that made it has renamed it */
         if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path));
         goto done;
     }

@@ -13,7 +13,7 @@ typedef enum {
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names, n_bytes; // file: number of names (more than 1 with hard links) and size
+    int64_t n_names, n_bytes; // names (more than 1 with hard links) and bytes of a file
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // OSH_INODE_OTHER if lstat is refused

@@ -24,7 +24,7 @@ bool osh_isa_parse(osh_isa *out, const char *name)
 }
 
 #if defined(__x86_64__)
-/* Bits of XCR0: registers that the kernel saves. */
+/* XCR0 bits of the registers that the kernel saves. */
 enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 };
 
 static uint32_t saved_states(void)
@@ -57,7 +57,7 @@ osh_isa osh_isa_of_cpu(void)
     if (!bits_all(states, STATE_AVX512) ||
         !bits_all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
         return OSH_ISA_AVX2;
-    /* AVX512_BF16 */
+    /* Bit 5 of eax of leaf 7.1 is AVX512_BF16. */
     if (!bits_all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
         !bits_all(a, 1u << 5))
         return OSH_ISA_AVX512;
@@ -67,8 +67,8 @@ osh_isa osh_isa_of_cpu(void)
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
-/* On Intel, vdpbf16ps performs fewer operations per second than the two f32 multiply-adds that run
- * in parallel: 0.65 of theirs, measured on a CPU with AMX. AMD's performs twice as many. */
+/* On Intel, vdpbf16ps does 0.65 of the operations per second that two parallel f32 multiply-adds do
+ * (measured on a CPU with AMX). On AMD it does twice as many. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;

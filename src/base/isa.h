@@ -1,9 +1,9 @@
 /* isa.h - the instruction set that this process computes with: the best of the CPU, or a lower one
  * that was pinned.
  *
- * The whole process has one setting, because OpenBLAS, whose kernels it chooses too (math/isa.h),
- * has one. Our own kernels give the same bytes under every set. Matrix products, the libraries' and
- * ours, do not. */
+ * The whole process has one setting, because OpenBLAS has one, and this setting chooses OpenBLAS's
+ * kernels too (math/isa.h). Our own kernels give the same bytes under every set. The bytes of
+ * matrix products, of libraries and our own, depend on the set. */
 #ifndef OSH_ISA_H
 #define OSH_ISA_H
 #include "base/base.h"
@@ -18,13 +18,13 @@ typedef enum {           // each includes the sets above it
 } osh_isa;
 
 const char *osh_isa_name(osh_isa isa); // the spelling of --isa
-/* false: unknown name; "auto" gives osh_isa_auto. */
+/* Finds the set with this name; "auto" gives osh_isa_auto. Returns false if the name is unknown. */
 bool osh_isa_parse(osh_isa *out, const char *name);
-/* The best that the CPU and the operating system support. */
+/* Returns the best set that the CPU and the operating system support. */
 osh_isa osh_isa_of_cpu(void);
-/* The fastest of the supported ones, by a fixed rule for the CPU. */
+/* Returns the fastest of the supported sets, by a fixed rule for each kind of CPU. */
 osh_isa osh_isa_auto(void);
-osh_isa osh_isa_used(void); // the one in use; osh_isa_auto until one is pinned
+osh_isa osh_isa_used(void); // the set in use; osh_isa_auto until a set is pinned
 /* Pins isa for the rest of the process. A second call must name the same set. OSH_E_UNSUPPORTED if
  * the CPU lacks it. */
 osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa);

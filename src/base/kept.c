@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Size of a huge page; an expert's weight or Hessian is slightly larger. */
+/* Bytes of a huge page. An expert's weight or Hessian is slightly larger. */
 enum { HUGE_BYTES = 2 << 20 };
 
 static osh_kept_size *kept_size_find(osh_kept *k, size_t n)

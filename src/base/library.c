@@ -21,7 +21,7 @@ osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_l
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s has no %s: want that of the package %s, or a later one", l->sonames[0],
                      l->symbols[i].name, l->package);
-        /* ISO C has no cast to a function pointer */
+        /* memcpy, because ISO C has no cast from void * to a function pointer. */
         memcpy((char *)table + l->symbols[i].at, &p, sizeof p);
     }
     *handle = lib;

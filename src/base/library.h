@@ -8,12 +8,13 @@
 
 typedef struct osh_symbol {
     const char *name;
-    size_t at; // offset of the pointer in the table of functions
+    size_t at; // offset of the function pointer in the table
 } osh_symbol;
 
 typedef struct osh_library {
-    const char *sonames[2];    // tried in order; the second may be NULL
-    const char *use, *package; // for messages: its use, and the package to install
+    const char *sonames[2];    // file names, tried in order; the second may be NULL
+    const char *use, *package; // texts for messages: what the library is for, and the package that
+                               // has it
     const osh_symbol *symbols;
     size_t n;
 } osh_library;
@@ -23,7 +24,7 @@ typedef struct osh_once_state {
     atomic_bool done;
 } osh_once_state;
 #define OSH_ONCE {PTHREAD_MUTEX_INITIALIZER, false}
-/* Calls fn unless it has already succeeded in this process. Any thread may call it. */
+/* Calls fn if no earlier call in this process has succeeded. Any thread may call it. */
 osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
 /* Opens the library, which stays open, and fills the pointers of table. On failure returns

@@ -42,7 +42,7 @@ int osh_live_width(void)
 bool osh_live_in_front(void)
 {
     pid_t front = tcgetpgrp(STDERR_FILENO);
-    return front < 0 || front == getpgrp(); // < 0: no controlling terminal
+    return front < 0 || front == getpgrp(); // front < 0: there is no controlling terminal
 }
 
 enum {
@@ -102,7 +102,7 @@ static void shorten_name(char *name, int room)
 
 int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour)
 {
-    /* Order in which pieces are left out. */
+    /* Pieces in the order in which they are left out. */
     static const int goes[] = {ERROR, BAR, RATE, MEMORY, PHASE, STEP, TIME};
     char piece[N_PIECES][PIECE];
     int columns = -2, name = 0, spare = 0;
@@ -110,7 +110,8 @@ int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool 
 
     fill_pieces(piece, live);
     name = (int)strlen(piece[NAME]);
-    if (width > (int)room - 20) width = (int)room - 20; // 20 bytes are for colours
+    if (width > (int)room - 20) width = (int)room - 20; // 20 bytes are reserved for the codes of
+                                                        // colours
     for (int k = 0; k < N_PIECES; k++) columns += piece[k][0] ? (int)strlen(piece[k]) + 2 : 0;
     if (name > LEAST_NAME) spare = name - LEAST_NAME; // bytes that the name can lose
     for (int k = 0; columns - spare > width - 1 && k < (int)(sizeof goes / sizeof *goes); k++) {

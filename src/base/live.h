@@ -9,12 +9,13 @@ typedef struct osh_live {
     int64_t peak;          // bytes
 } osh_live;
 
-/* Prints the live line of at most width - 1 columns, without a newline. Returns the columns. */
+/* Prints the live line in at most width - 1 columns, without a newline. Returns the number of
+ * columns. */
 int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour);
 int osh_live_width(void);     // columns of the terminal on stderr
 bool osh_live_in_front(void); // true unless the process is in the background of a shell
 
 void osh_show_time(char *to, size_t room, double seconds);                // "4m12s"
-/* "5.1 of 24.0 GiB"; budget 0: none */
+/* Prints bytes as "5.1 of 24.0 GiB". `budget` 0: prints only n. */
 void osh_show_bytes(char *to, size_t room, int64_t n, int64_t budget);
 #endif

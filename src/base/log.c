@@ -21,14 +21,14 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* Writes n bytes: one write(2) per line if the system allows it, so that lines of two processes do
- * not mix and a kill leaves whole lines. */
+/* Writes n bytes. A line is one write(2) if the system allows it: then lines of two processes do
+ * not mix, and a kill leaves whole lines. */
 static void fd_put(int fd, const char *text, size_t n)
 {
     while (n) {
         ssize_t k = write(fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return; // the error cannot be reported anywhere
+        if (k <= 0) return; // there is no output that could report the error
         text += k;
         n -= (size_t)k;
     }
@@ -90,7 +90,7 @@ void osh_log_colour(osh_ctx *cx, bool on)
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
-/* Quotes the arguments for a shell, unless they have only letters of names and paths. */
+/* An argument with other characters than those of names and paths is quoted for a shell. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
 {
     osh_status rc = OSH_OK;
@@ -124,7 +124,7 @@ bool osh_log_has_file(osh_ctx *cx)
 void osh_log_close(osh_shared *sh)
 {
     char erase[ERASE_BYTES];
-    /* The line is out of date. */
+    /* The live line on the screen is out of date. */
     if (sh->log.line_open) stderr_put(erase, live_erase(&sh->log, erase));
     if (sh->log.fd >= 0) close(sh->log.fd);
 }
@@ -190,11 +190,12 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
 static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
     if (p->eta_s > 0) return p->eta_s;
-    if (!l->counting || p->work_done < l->last_work) { // first call, or another run in this process
+    if (!l->counting || p->work_done < l->last_work) { // the first call, or another run has begun
+                                                       // in this process
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
-        /* A resumed run spent no time on work that was already done. */
+        /* Work that was done before a run was resumed took no time of this run. */
         l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
@@ -214,7 +215,7 @@ static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
     if (*n >= room) *n = room - 1;
 }
 
-typedef struct moment { // values of a line in addition to osh_progress
+typedef struct moment { // values of a progress line that osh_progress does not have
     double now, left; // seconds; left < 0: unknown
     int64_t peak;     // bytes
 } moment;
@@ -320,7 +321,7 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
 
-    if (l->told) l->told(l->told_user, p); // outside the lock, because it may log
+    if (l->told) l->told(l->told_user, p); // called without the lock, because the callback may log
     pthread_mutex_lock(&l->lock);
     m.left = progress_eta(l, p, m.now);
     bool due = (p->finished && (json || !p->small)) || m.now - l->last_shown >= min_gap;
@@ -328,7 +329,7 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     bool show = ((l->tty || json) ? due : own_line) || (p->finished && l->fd >= 0);
     pthread_mutex_unlock(&l->lock);
     if (!show) return;
-    /* Takes the profile's lock, which must be taken before this one. */
+    /* The call takes the profile's lock, which must be taken before the log's lock. */
     m.peak = osh_mem_sampled_peak(cx);
     if (m.peak < 0) m.peak = osh_rss_peak();
 

@@ -23,7 +23,7 @@ struct osh_map {
     uint32_t *slots; // own
     entry *entries;  // own
     char *keys;      // own
-    bool views;      // keys belong to the caller
+    bool views;      // the keys belong to the caller
     size_t n_slots, n, cap_entries, n_keys, cap_keys;
 };
 
@@ -46,7 +46,7 @@ static uint64_t map_hash(const char *key, size_t len)
     return h ^ (h >> 32);
 }
 
-/* Returns the slot of the key, or the empty slot where it belongs. */
+/* Returns the slot of the key, or the empty slot in which to store it. */
 static size_t map_slot(const osh_map *m, uint64_t hash, const char *key, size_t len)
 {
     size_t mask = m->n_slots - 1, s = (size_t)hash & mask;
@@ -107,7 +107,7 @@ void osh_map_free(osh_ctx *cx, osh_map *m)
     osh_free(cx, m);
 }
 
-/* Makes room for one more key of len bytes. */
+/* Reserves memory for one more key of len bytes. */
 static osh_status map_reserve(osh_ctx *cx, osh_map *m, size_t len)
 {
     size_t need;

@@ -5,7 +5,7 @@
 
 typedef struct osh_near {
     const char *word; // view: the mistyped word
-    int distance;     // distance of name; above the limit: no name yet
+    int distance;     // distance of `name` from the word; above the limit while `name` is empty
     char name[200];   // nearest name so far; the first one of equally near names
     char hint[240];
 } osh_near;

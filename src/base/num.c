@@ -3,11 +3,11 @@
  *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
 #include "base/num.h"
 
-/* Rounds |f| (bits a, finite) to a narrow float of n_man mantissa bits. The exponent may be too
- * large. */
+/* Rounds the finite f32 with the bits `a` to a narrow float of n_man mantissa bits. The exponent
+ * may be too large. */
 static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
 {
-    /* f32's exponent field of the smallest normal number. */
+    /* e_min: exponent field that the smallest normal number has in f32. */
     uint32_t e = a >> 23, e_min = (uint32_t)(128 - bias);
     uint32_t shift = (uint32_t)(23 - n_man), v;
 
@@ -18,14 +18,14 @@ static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
         if (e == 0 || shift > 24) return 0;
         v = (a & 0x7fffffu) | 0x800000u;
     }
-    /* A carry goes into the exponent, as it should. */
+    /* A carry from the mantissa correctly increases the exponent. */
     return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift;
 }
 
 static float f32_widen(uint32_t h, int n_man, int bias)
 {
     uint32_t e = h >> n_man, m = h & ((1u << n_man) - 1);
-    if (e == 0) // m * 2^(1 - bias - n_man), exact
+    if (e == 0) // subnormal: m * 2^(1 - bias - n_man), exact
         return (float)m * osh_f32_of_bits((uint32_t)(127 + 1 - bias - n_man) << 23);
     return osh_f32_of_bits(((e + 127 - (uint32_t)bias) << 23) | (m << (23 - n_man)));
 }
@@ -46,7 +46,7 @@ uint16_t osh_f16_of_f32(float f)
 {
     uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu)); // NaN stays NaN
-    /* 65536 and more, also Inf */
+    /* 65536 and more, and Inf, become Inf */
     if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
     uint32_t h = f32_narrow(a, 10, 15);
     return (uint16_t)(sign | (h > 0x7c00u ? 0x7c00u : h));

@@ -10,8 +10,8 @@ extern "C" {
 /* Opens the library once for the process. On failure it logs the reason at level debug, and
  * osh_nvml_used returns < 0 from then on. */
 void osh_nvml_open(osh_ctx *cx);
-/* Returns the bytes in use on the GPU, by all processes and by the driver. bus_id: as CUDA gives
- * it. < 0: unknown. */
+/* Returns the bytes in use on the GPU by all processes and the driver. bus_id is in the form that
+ * CUDA returns. < 0: unknown. */
 int64_t osh_nvml_used(const char *bus_id);
 #ifdef __cplusplus
 }

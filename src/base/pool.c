@@ -26,7 +26,7 @@ typedef struct worker {
 } worker;
 
 struct osh_pool {
-    int n, n_started;      // workers; running threads (n - 1 when complete)
+    int n, n_started;      // n: workers; n_started: running threads (n - 1 when complete)
     worker *workers;       // own
     pthread_mutex_t taken; // held by the thread whose job runs
 
@@ -34,15 +34,17 @@ struct osh_pool {
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    /* Number of jobs, raised after a job's members are set: a worker runs each once. */
+    /* Number of the current job, raised after the job's members are set. A worker runs each job
+     * once. */
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    _Atomic int crowded; // waits left without spinning, because the processors have other work
+    _Atomic int crowded; // number of waits that will not spin, because the processors have other
+                         // work
 
     osh_chunk_fn fn; // the job
     void *user;
-    osh_mem_class mem_class; // class of what the chunks allocate
+    osh_mem_class mem_class; // class of the chunks' allocations
     int64_t n_chunks;
     _Atomic int64_t next, lowest_failed;
 };
@@ -63,7 +65,7 @@ static void worker_run_chunks(worker *w)
         w->failed_chunk = chunk;
         int64_t low = atomic_load(&p->lowest_failed);
         while (chunk < low && !atomic_compare_exchange_weak(&p->lowest_failed, &low, chunk)) {}
-        return; // later chunks have higher numbers
+        return; // all later chunks have higher numbers
     }
 }
 
@@ -73,11 +75,11 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
     return (void)unused, p->n_busy == 0;
 }
 
-/* A step longer than gap_s means that another process had the processor. */
+/* A gap of more than gap_s between two steps means that another process had the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // waits without spinning after such a step
+enum { UNWATCHED = 1024 }; // waits without spinning after such a gap
 
-/* Spins until come is true or watch_s have passed. */
+/* Spins until `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
 {
     double start = osh_now(), last = start;
@@ -97,10 +99,12 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
     }
 }
 
-/* Wakes the threads that wait for the condition; they see everything stored before. */
+/* Wakes the threads that wait for the condition. They see everything that was stored before the
+ * call. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    pthread_mutex_lock(&p->lock); // the thread waits by now, or has not checked yet
+    pthread_mutex_lock(&p->lock); // every waiting thread now sleeps or will check the condition
+                                  // again
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
 }
@@ -136,7 +140,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        seen++; // no job begins before all workers have finished the previous one
+        seen++; // seen + 1 is the job to run: no job begins before all workers have finished the
+                // previous one
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
     }
@@ -235,14 +240,15 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 
 typedef struct apart {
     const osh_apart *of;
-    osh_ctx *caller;    // view: context of the calling thread, which takes
-    int64_t n, at_once; // chunks; limit of those begun and not taken
+    osh_ctx *caller;    // view: context of the calling thread, which calls `take`
+    int64_t n, at_once; // n: chunks; at_once: limit of chunks that have begun and are not taken
     bool *made;         // view [at_once]: indexed by chunk % at_once
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t next, taken; // first chunk not begun; first chunk not taken
-    int64_t failed;      // lowest chunk that failed, or whose take failed; n: none
-    osh_status rc;       // status of that chunk
+    int64_t next, taken; // next: first chunk that has not begun; taken: first chunk that is not
+                         // taken
+    int64_t failed;      // lowest chunk whose fn or take failed; n: none
+    osh_status rc;       // status of the chunk `failed`
     char text[OSH_ERROR_BYTES];
 } apart;
 
@@ -263,7 +269,7 @@ static void apart_take(apart *a)
         pthread_mutex_lock(&a->lock);
         if (rc) {
             apart_fail(a, a->caller, a->taken, rc);
-            osh_error_clear(a->caller); // a->text has the message
+            osh_error_clear(a->caller); // the message is kept in a->text
         } else {
             a->made[a->taken++ % a->at_once] = false;
         }
@@ -271,7 +277,7 @@ static void apart_take(apart *a)
     }
 }
 
-/* Runs the next chunk. The caller holds the lock, which is released during the call. */
+/* Runs the next chunk. The caller holds the lock; it is released while the chunk runs. */
 static void apart_make(apart *a, osh_ctx *cx, int index)
 {
     int64_t k = a->next++;
@@ -287,8 +293,8 @@ static void apart_make(apart *a, osh_ctx *cx, int index)
     pthread_cond_broadcast(&a->changed);
 }
 
-/* Runs chunks until no more may begin. The caller of osh_parallel_apart is worker 0, which also
- * takes chunks in between. */
+/* Runs chunks until no more may begin. Worker 0 is the caller of osh_parallel_apart; it also takes
+ * finished chunks in between. */
 static osh_status apart_work(osh_ctx *cx, void *user, int64_t share, int index)
 {
     apart *a = user;

@@ -38,7 +38,7 @@ int64_t osh_mem_anon(void)
     return osh_proc_status(text) ? status_anon(text) : -1;
 }
 
-enum { HOLD_MORE = 2 << 20 }; // reserve for regular expressions, normal forms and stdio
+enum { HOLD_MORE = 2 << 20 }; // reserve for memory of regular expressions, normal forms and stdio
 
 int64_t osh_mem_uncounted(osh_ctx *cx)
 {
@@ -191,7 +191,8 @@ void osh_profile_free(osh_profile *p)
     free(p);
 }
 
-/* Makes the profile on first use; it is never moved. Only the caller's thread uses it then. */
+/* Makes the profile on the first call; it is never moved. No other thread uses it during the
+ * call. */
 static osh_status profile_make(osh_ctx *cx)
 {
     pthread_condattr_t attr;
@@ -230,7 +231,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
     profile_clear(p);
-    /* Users of the library also name this file. */
+    /* A program that uses the library may name any file here. */
     if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path));
     if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path,
@@ -354,8 +355,8 @@ const char *osh_stage_name(osh_stage s) { return stage_names[s]; }
 
 static bool texts_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Returns the index of the row and makes it if it is missing. -1: no memory, and the scope is not
- * counted. */
+/* Returns the index of the row. Makes the row if it is missing. -1: no memory; the scope is then
+ * not counted. */
 static int profile_row_find(osh_profile *p, const char *phase, const char *of, bool background)
 {
     for (size_t i = p->n_rows; i-- > 0;)
@@ -421,7 +422,8 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
     pthread_mutex_lock(&p->lock);
     while (cx->n_scopes > scope) {
         osh_open_scope *s = &cx->scopes[--cx->n_scopes];
-        if (!p->running || (size_t)s->row >= p->n_rows) continue; // belongs to an earlier profile
+        if (!p->running || (size_t)s->row >= p->n_rows) continue; // the scope belongs to an earlier
+                                                                  // profile
         double now = osh_now() - p->start, seconds = now - s->start;
         p->rows[s->row].seconds += seconds - s->inside;
         if (cx->n_scopes) cx->scopes[cx->n_scopes - 1].inside += seconds;

@@ -19,17 +19,17 @@ bool osh_profile_running(const osh_ctx *cx);
 /* Writes the record "End" and the summary. The collected data stays until the next start. */
 void osh_profile_stop(osh_ctx *cx);
 
-/* Begins a stage. Scopes nest; each thread's context has its own stack. of: a subgraph or module,
- * or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to the file;
+/* Begins a stage. Scopes nest; each thread's context has its own stack. `of` is a subgraph or
+ * module, or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to the file;
  * osh_profile_time writes no records, for stages that are too short and too many. Without
  * osh_profile_start nothing happens. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
-/* Also ended by osh_profile_end. */
+/* Begins a stage without records. osh_profile_end ends it. */
 osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);
 void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends every scope that is open inside it
 void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the innermost open scope
-/* Writes a record with the caller's name. */
+/* Writes a record with this name. */
 void osh_profile_checkpoint(osh_ctx *cx, const char *name);
 
 /* The stages that AMD Quark's profiler names. Each phase of this program belongs to one. */
@@ -41,15 +41,16 @@ typedef enum osh_stage {
     OSH_STAGE_AFTER,
     OSH_N_STAGES
 } osh_stage;
-osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: none, such as a caller's own phase
+osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: the phase has no stage, such as a
+                                                // caller's own phase
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_card { // bytes
-    int64_t now, peak; // bytes of the arena in use
+    int64_t now, peak; // bytes of the arena: now, and highest so far
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_card;
-/* Sets the function that gives the device's memory to records. Any thread that records calls it. fn
- * NULL: none. */
+/* Sets the function that reports the device's memory for records. Any thread that writes a record
+ * calls it. fn NULL: no function. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
@@ -61,30 +62,32 @@ int64_t osh_mem_anon(void);
  * for reuse are not counted. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. Allocations are limited to
- * n_bytes less osh_mem_uncounted and less a reserve for libraries. The limit is at least `least`:
- * an error that names the needed budget requires reading first. */
+ * n_bytes less osh_mem_uncounted and less a reserve for libraries. The limit is at least `least`,
+ * because data must be read before an error can name the needed budget. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* The value of `least` for jobs that read data. It includes the program's own memory; every such
- * job needs more. */
+/* Value of `least` for jobs that read data. It includes the memory of the program itself. Every
+ * such job needs more. */
 enum { OSH_MEM_LEAST = 24 << 20 };
-/* Returns the most memory that the process has used since osh_ctx_new or osh_ctx_anew, including
- * that of libraries. */
+/* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
+ * of libraries. */
 int64_t osh_mem_held(osh_ctx *cx);
 /* Converts the status of a read under osh_mem_hold: OSH_E_NOMEM becomes OSH_E_USAGE with a note
  * that the budget is too small. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
-/* Returns the highest osh_mem_anon since osh_profile_start: sampled every 20 ms, at each record,
- * and now. < 0: unknown, or not started. */
+/* Returns the highest osh_mem_anon since osh_profile_start, sampled every 20 ms, at each record,
+ * and now. < 0: unknown, or no profile was started. */
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
 typedef struct osh_profile_row { // all scopes of one phase of one subgraph
-    char *phase, *of; // own; of is NULL if there is none
-    double seconds;   // wall time without that of inner scopes
+    char *phase, *of; // own: phase and of; `of` may be NULL
+    double seconds;   // wall time of the scopes without that of inner scopes
     double flops;
     int64_t n; // number of scopes
-    /* Measured on another thread than the job's: its time overlaps that of other rows. */
+    /* True if another thread than the job's was measured. Its time overlaps the time of other
+     * rows. */
     bool background;
-    int64_t peak_bytes, live_bytes; // highest while a scope with records was open; 0: no such scope
+    int64_t peak_bytes, live_bytes; // highest memory and allocated bytes while a scope with records
+                                    // was open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase
@@ -94,16 +97,16 @@ typedef struct osh_profile_total { // sum of the rows of one phase or stage
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
-/* Returns the totals of the phases in the order of their first begin; phases of other threads have
- * their own entry. The caller frees the result with free(3). NULL: no memory. */
+/* Returns the totals of the phases in the order of their first begin; a phase on other threads has
+ * an entry of its own. The caller frees the result with free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
     double seconds; // since the start; the point lasts until the next one
     int64_t bytes;  // highest osh_mem_anon
-    int64_t live;   // highest allocated bytes; < 0: unknown
-    int row;        // innermost stage with records of the job's thread; -1: none
+    int64_t live;   // highest number of allocated bytes; < 0: unknown
+    int row;        // innermost stage with records on the job's thread; -1: none
 } osh_profile_point;
-/* a checkpoint; name is own. */
+/* A checkpoint. own: name. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
     osh_profile_row *rows; // own: in the order of their first begin
@@ -118,7 +121,7 @@ typedef struct osh_profile_data {
     int64_t driver_peak; // highest GPU memory at records, as the driver reports it; < 0: unknown
     osh_io_counts io;    // since the start
 } osh_profile_data;
-/* a copy; the profile may be running. */
+/* Copies the data of the profile, which may be running. */
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out);
 void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d);
 #endif

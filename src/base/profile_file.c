@@ -19,7 +19,7 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
     while (n && p->fd >= 0 && !p->failed) {
         ssize_t k = write(p->fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) { // a failing profile does not stop a run
+        if (k <= 0) { // the run continues if its profile cannot be written
             p->failed = true;
             osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s",
                     strerror_r(errno, why, sizeof why));
@@ -31,15 +31,15 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
     }
 }
 
-/* Writes a text that must be whole into one page of the file: a kill cuts a write(2) only at the
- * end of a page. The rest of the page before it becomes a comment. */
+/* Writes a text that must not be cut. A kill can cut a write(2) at the end of a page of the file,
+ * so the text goes into one page. The rest of the previous page becomes a comment. */
 static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char fill[OSH_PAGE];
     size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
     if (n > left && n <= OSH_PAGE) {
         memset(fill, '.', left);
-        fill[0] = '#', fill[left - 1] = '\n'; // one byte: only the newline
+        fill[0] = '#', fill[left - 1] = '\n'; // if left is 1, the fill is only the newline
         profile_put_bytes(cx, p, fill, left);
     }
     profile_put_bytes(cx, p, text, n);

@@ -9,8 +9,9 @@ enum { OSH_MAX_POINTS = 1000 };
 
 typedef struct osh_profile_memory { // bytes; < 0: unknown
     int64_t anon, rss;       // now
-    int64_t high;            // highest anon since the last record
-    int64_t live, live_high; // allocated bytes: now, and highest since the last record
+    int64_t high;            // highest value of anon since the last record
+    int64_t live, live_high; // allocated bytes: now, and highest since the last record; < 0:
+                             // unknown
     osh_profile_card card;
 } osh_profile_memory;
 
@@ -21,9 +22,9 @@ struct osh_profile {
     osh_shared *sh; // view: the context whose memory is counted
     bool running, stop;
     char about[1024]; // lines for the head of the file
-    int fd;           // -1: no file
-    int64_t at;       // end of the file
-    bool failed;      // a write failed; reported once
+    int fd;           // descriptor of the file; -1: no file
+    int64_t at;       // size of the file so far
+    bool failed;      // a write has failed, and this was reported
     double start;
     osh_io_counts io0;
     osh_profile_row *rows; // own
@@ -33,19 +34,19 @@ struct osh_profile {
     osh_profile_point points[OSH_MAX_POINTS];
     size_t n_points;
     double interval;
-    /* driver_peak: of the GPU, as its driver reports it at records; < 0: unknown. */
+    /* Bytes. driver_peak: highest GPU memory that the driver reported at a record; < 0: unknown. */
     int64_t peak, live_peak, driver_peak;
-    int64_t high, live_high;  // since the last record
+    int64_t high, live_high;  // highest values since the last record
     int open[OSH_MAX_SCOPES]; // rows of the job's open stages with records, outermost first
     int n_open;
-    osh_profile_gauge device; // NULL: none
+    osh_profile_gauge device; // reports the memory of the device; NULL: no device
     void *device_user;        // view
 };
 
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p); // bytes since the start
 osh_profile_card osh_profile_card_now(const osh_profile *p);
 
-/* In profile_file.c. They do nothing if there is no file. */
+/* profile_file.c defines these functions. They do nothing if the profile has no file. */
 void osh_profile_put_head(osh_ctx *cx, osh_profile *p);
 void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, double now,
                             const osh_profile_memory *m);

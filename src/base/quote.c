@@ -1,7 +1,7 @@
-/* quote.c - escapes texts. These become \uXXXX: control characters, line ends, characters that YAML
- * calls not printable, and format characters, which make a text look like another (U+202E reverses
- * the text after it, U+200B is invisible). A byte that is not UTF-8 (a path may hold any) becomes
- * U+FFFD. */
+/* quote.c - escapes texts. The following become \uXXXX: control characters, line ends, characters
+ * that YAML calls not printable, and format characters, which make a text look like another (U+202E
+ * reverses the text after it, U+200B is invisible). A byte that is not UTF-8 (a path may hold any)
+ * becomes U+FFFD. */
 #include "base/quote.h"
 
 #include <stdbool.h>

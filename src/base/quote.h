@@ -10,7 +10,7 @@ enum { OSH_QUOTE_MOST = 6 }; // most bytes that one byte of a text becomes
 /* Quotes a text. Writes at most room - 1 bytes and a NUL, cutting between characters. Returns the
  * bytes written. */
 size_t osh_quote(char *to, size_t room, const char *text);
-/* Escapes like osh_quote, but keeps quotes and backslashes. *rest, unless rest is NULL: the part of
- * text that did not fit. */
+/* Escapes like osh_quote, but keeps quotes and backslashes. If rest is not NULL, *rest is set to
+ * the part of the text that did not fit. */
 size_t osh_show(char *to, size_t room, const char *text, const char **rest);
 #endif

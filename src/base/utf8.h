@@ -5,18 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero: the beginning of a text. */
+/* State of the check. Zero at the beginning of a text. */
 typedef struct osh_utf8 {
-    int64_t n_bytes; // read so far
-    int64_t start;   // first byte of the last sequence of several bytes
-    uint8_t lead;    // that byte
-    uint8_t wants;   // bytes that this sequence still wants
-    uint8_t lo, hi;  // limits of the next one
+    int64_t n_bytes; // bytes read so far
+    int64_t start;   // position of the last sequence of several bytes
+    uint8_t lead;    // first byte of that sequence
+    uint8_t wants;   // number of bytes that this sequence still needs
+    uint8_t lo, hi;  // limits of its next byte
 } osh_utf8;
 
-/* Reads n more bytes. Returns false at the first sequence that is not UTF-8 (surrogates and
- * overlong sequences are not): u->start and u->lead are its first byte. */
+/* Reads n more bytes. Returns false at the first sequence that is not UTF-8, such as a surrogate or
+ * an overlong one; u->start is then its position and u->lead its first byte. */
 bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n);
-/* True if the text may end here; else u->start and u->lead are the sequence that is cut. */
+/* Returns true if the text may end here. If not, u->start is the position of the incomplete
+ * sequence and u->lead its first byte. */
 bool osh_utf8_ends(const osh_utf8 *u);
 #endif

@@ -8,12 +8,13 @@
 #include "quant/observer.h"
 #include "quant/source.h"
 
-/* At most MOST_COMPUTING threads compute, since no disk keeps up with more. The others wait for the
- * disk: LEAST threads, and one for each EACH bytes of the output, at most WAITING. A short job has
- * nothing to wait for, and its bands would be most of its memory. */
+/* At most MOST_COMPUTING threads compute, because no disk is fast enough for more. More threads
+ * wait for the disk: LEAST threads and one for each EACH bytes of the output, at most WAITING. A
+ * short job has nothing to wait for, and its bands would be most of its memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-enum { BAND_MOST = 64 << 20 };            // for a Linear with large blocks of rows
-enum { HELD_MOST = 1 << 30 };             // bytes that a stream keeps between two looks at them
+enum { BAND_MOST = 64 << 20 };            // limit for a Linear with large blocks of rows
+enum { HELD_MOST = 1 << 30 };             // most bytes that a stream keeps between two looks at the
+                                          // bands
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -62,7 +63,7 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* The bytes on the disk are not the weight that is rounded. */
+    /* The bytes on the disk are not those of the weight that is rounded. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     if (l->prune.modifier >= 0) return false;              // the mask needs the whole weight
     if (!osh_observer_by_rows(a)) return false;
@@ -121,8 +122,8 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Each group reads the bands again that are not held; they are counted at the group's mean band
- * size. */
+/* Bands that are not kept are read again for each group; they are counted with the group's mean
+ * band size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -167,7 +168,7 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* One divides the other. */
+    /* One of the two sizes divides the other. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -205,9 +206,9 @@ static int64_t held_bytes(const osh_budget *p)
 }
 
 typedef struct band_bytes {
-    int64_t work;   // scratch of a band of a Linear while it is rounded, without the rooms
-    int64_t result; // result of a band until it is written
-    int64_t stays;  // per Linear, until it is written
+    int64_t work;   // scratch for rounding a band of a Linear, without the buffers
+    int64_t result; // bytes of the result of a band until it is written
+    int64_t stays;  // bytes that a Linear keeps until it is written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
@@ -225,7 +226,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* FEW: Linears of the largest size; SMALL: bytes for many small ones. */
+    /* FEW: counts this many Linears of the largest size; SMALL: bytes for many small ones. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -245,7 +246,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* At most n_threads bands are rounded at a time. The others are read, or wait for the disk. */
+/* At most n_threads bands are rounded at a time. The other bands are being read, or wait for the
+ * disk. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
@@ -258,7 +260,8 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they are streamed together
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // copies and Linears are
+                                                                    // streamed together
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
@@ -295,7 +298,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // a smaller tensor costs a request like a large one
+    enum { LEAST_BYTES = 512 << 10 }; // reading a smaller tensor costs as much as a request for a
+                                      // larger one
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
 
@@ -306,7 +310,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* A list of the tensors, a mark for each tensor, and the block that osh_file_scan takes. */
+/* Bytes of a list of the tensors, a mark for each tensor, and the block that osh_file_scan
+ * needs. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

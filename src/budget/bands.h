@@ -5,55 +5,58 @@
 #define OSH_BANDS_H
 #include "budget/budget.h"
 
-enum { OSH_BAND_BYTES = 1 << 20 };  // bytes of the source
+enum { OSH_BAND_BYTES = 1 << 20 };  // bytes of a band in the source
 enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bookkeeping of a tensor in the stream
 
 /* Returns the number of threads of a stream: n_threads may compute, and some more wait for the
  * disk. */
 int osh_stream_most(const osh_budget *p, int n_threads);
-int osh_stream_workers(int most, int64_t n_bytes); // for n_bytes of data: at most one for each band
-bool osh_stream_takes(const osh_budget *p, int linear); // false: it is rounded in one piece
-bool osh_streams_all(const osh_budget *p); // true if only a stream runs, and no visit
+int osh_stream_workers(int most, int64_t n_bytes); // n_bytes: size of the data; there is at most
+                                                   // one thread for each band
+bool osh_stream_takes(const osh_budget *p, int linear); // true: the Linear is rounded in bands;
+                                                        // false: in one piece
+bool osh_streams_all(const osh_budget *p); // true if the run has only a stream and no visits
 /* True if the stream that rounds the Linear also finds the largest magnitude of the weights that
- * share its global scale. The stream looks at all their bands first and holds them; bands that do
- * not fit are read again. If false, osh_globals_find runs before. */
+ * share its global scale. The stream first reads all their bands and keeps them; bands that do not
+ * fit in memory are read again. If false, osh_globals_find runs before the stream. */
 bool osh_stream_looks(const osh_budget *p, int linear);
-/* Host memory that osh_globals_find takes beside osh_globals_bytes. */
+/* Returns the host memory that osh_globals_find needs besides osh_globals_bytes. */
 int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
-/* Bytes that a Linear keeps until it is written, and the limit for all unwritten ones: the next
- * Linear waits for it. */
+/* osh_stream_stays returns the bytes that a Linear keeps until it is written. The other function
+ * returns the limit for all Linears that are not yet written: the next Linear waits for it. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
-int osh_held_most(const osh_budget *p); // bands of the largest such group; 0: none
-size_t osh_held_slot_bytes(const osh_budget *p); // blocks of one held band
-enum { OSH_HELD_SLOT = 24 }; // upper bound of the bookkeeping of a held band
+int osh_held_most(const osh_budget *p); // bands of the largest group that is kept; 0: none
+size_t osh_held_slot_bytes(const osh_budget *p); // bytes of the blocks of one kept band
+enum { OSH_HELD_SLOT = 24 }; // upper bound of the bookkeeping of a kept band
 int64_t osh_held_reread(const osh_budget *p); // bytes of the source that are read twice
-/* Returns the host memory of a stream of n_workers that holds p->memory.n_held bands. *device: the
+/* Returns the host memory of a stream of n_workers that keeps p->memory.n_held bands. *device: the
  * part of it that belongs to Linears. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
 int64_t osh_band_unit(const osh_linear *l); // rows that are rounded together
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // rows of a band
-int64_t osh_band_of_linear(const osh_linear *l); // rows of a band, at most; may be more than O
+int64_t osh_band_of_linear(const osh_linear *l); // most rows of a band; may be more than O
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
-/* Returns the row size of a copied tensor: one byte, one element if it is changed, or the bytes of
- * *columns elements if it is dequantized. */
+/* Returns the size of a row of a copied tensor: one byte; one element if the tensor is changed; the
+ * bytes of *columns elements if it is dequantized. */
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l); // bytes of a row in the output
 
 typedef struct osh_band_room { // sizes of a worker's buffers in bytes
     size_t in, out, codes, sums;
 } osh_band_room;
-/* Grows r to what the Linear needs. */
+/* Increases the sizes in r to those that the Linear needs. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Bytes of the source that are changed together. */
+/* Returns the bytes of the source that are changed together. */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
-size_t osh_band_room_blocks(const osh_band_room *r); // in and out of one worker
+size_t osh_band_room_blocks(const osh_band_room *r); // bytes of the input and output buffers of one
+                                                     // worker
 
-/* Output tensors that are large enough to be read back during the run: whether one is, how many
- * are, and the memory for it. */
+/* For output tensors that are large enough to be read back during the run: return whether one is,
+ * how many are, and the memory for it. */
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);

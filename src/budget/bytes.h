@@ -4,24 +4,26 @@
 #include "budget/budget.h"
 #include "ops/stat.h"
 
-/* The sums that modifiers want of a value, one row each. The run makes and feeds them by this
- * table, the plan counts their bytes by it. A new sum needs a row, a type (ops/stat.h), and a
- * modifier that wants it. */
+/* Sums that modifiers need of a value, with one row for each kind. The run collects them, and the
+ * plan counts their bytes, by this table. A new sum needs a row, a type (ops/stat.h), and a
+ * modifier that uses it. */
 typedef enum { OSH_SUM_HESSIAN, OSH_SUM_SHIFT, OSH_SUM_SQUARES, OSH_SUM_PEAKS, OSH_N_SUMS } osh_sum;
 typedef struct osh_sum_type {
     const osh_stat_type *type;
-    unsigned stat;          // OSH_STAT_*
-    bool original;          // it is fed with x of both models
-    bool mixed;             // x is mixed from both models if the recipe says so (osh_linear.share)
-    bool on_card;           // with a GPU it is in its arena, in blocks of these kinds; else in host
-                            // memory
-    osh_layout_kind layout, part; // osh_stat.all, osh_stat.part
-    size_t solving;         // bytes a channel that a solve derives from it
+    unsigned stat;          // its OSH_STAT_* bit
+    bool original;          // it needs x of both models
+    bool mixed;             // x is mixed from both models if the recipe asks for it
+                            // (osh_linear.share)
+    bool on_card;           // with a GPU it is in the GPU's arena, in blocks of these kinds;
+                            // without one in host memory
+    osh_layout_kind layout, part; // kinds of the blocks osh_stat.all and osh_stat.part
+    size_t solving;         // bytes per channel of the data that a solve computes from it
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-int64_t osh_sum_bytes(osh_sum sum, int64_t I); // gross: one block of it
-int64_t osh_stats_bytes(const osh_budget *p, int subgraph); // Hessians and shifts of the subgraph
-/* In a device's arena. */
+int64_t osh_sum_bytes(osh_sum sum, int64_t I); // gross bytes of one block of it
+int64_t osh_stats_bytes(const osh_budget *p, int subgraph); // bytes of the Hessians and shifts of
+                                                            // the subgraph
+/* Returns the bytes in a device's arena. */
 int64_t osh_stats_device_bytes(const osh_budget *p, int value, bool hessian, bool range);
 #endif

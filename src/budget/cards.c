@@ -1,27 +1,26 @@
-/* cards.c - rates of GPUs, and the time that a run would take on one.
+/* cards.c - the table of speeds of GPUs, and an estimate of the time that a run needs on one.
  *
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
  *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
- *     copies    (weights loaded + values that rest outside of the GPU) / (sustained bus)
+ *     copies    (weights loaded + values stored outside of the GPU) / (sustained bus)
  *   solve       per Linear O I^2 at F32, or three times that at TF32
  *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
  *               the column loop (docs/how-to/cuda.md)
  *
- * The rates are the vendor's (docs/how-to/cuda.md names the sheets). This program was not measured
- * on any of these GPUs. */
+ * The speeds are the vendor's (docs/how-to/cuda.md names the data sheets). This program was not
+ * measured on any of these GPUs. */
 #include "budget/cards.h"
 
 #include <math.h>
 #include <string.h>
 
 
-static const double sustained = 0.7;     // part of each rate: an assumption
+static const double sustained = 0.7;     // fraction of each speed that a run reaches: an assumption
 enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_card_model models[] = {
-    /* name, title, memory in MiB, TF32 pays,
-     * BF16, TF32, F32, memory, bus */
+    /* Columns: name, title, memory in MiB, TF32 pays, BF16, TF32, F32, memory, bus. */
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
      989e12, 495e12, 67e12, 4.8e12, 64e9},
     {"h100", "NVIDIA H100 SXM 80GB", 81559ll << 20, true,
@@ -60,7 +59,8 @@ static double card_compute_seconds(const osh_card_model *m, const osh_cost *c, i
     return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
 }
 
-/* Returns the time of the column loops' chains: the blocks of an input follow each other. */
+/* Returns the time of the column loops' chains. The blocks of an input are computed one after the
+ * other. */
 static double card_chain_seconds(const osh_budget *p)
 {
     double blocks = 0;

@@ -1,10 +1,10 @@
 /* cost.c - floating-point operations and work of each phase of each subgraph.
  *
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
- * a sample of T tokens (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the
- * factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve, and for
- * judging it. Experts see all tokens for their statistics, and later only their own tokens. More
- * than that is not counted. */
+ * a sample of T tokens (with a sliding window W, t + 1 is at most W); a Hessian I (I + 1). Per
+ * input: the factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve,
+ * and for judging it. Experts run on all tokens for their statistics, and later only on their own
+ * tokens. Nothing else is counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -16,15 +16,15 @@
 
 #include <string.h>
 
-/* Rates of the imaginary machine: one core with AVX2. The progress estimate corrects each phase by
+/* Speeds of an imaginary machine: one core with AVX2. The progress estimate corrects each phase by
  * its measured time. */
 static const double products_per_s = 50e9; // f32 and bf16 matrix products
 static const double factors_per_s = 20e9;  // Cholesky, inverse
 static const double solves_per_s = 15e9;   // the column loop
-static const double elements_per_s = 0.5e9; // elementwise ops, each value once
-static const double bytes_per_s = 1e9;     // files
-static const double codes_per_s = 0.15e9;  // rounding and packing, each weight once
-static const double picked_per_s = 0.4e6;  // rows of a table, each a separate read
+static const double elements_per_s = 0.5e9; // elementwise ops: values, each counted once
+static const double bytes_per_s = 1e9;     // reading and writing files
+static const double codes_per_s = 0.15e9;  // rounding and packing: weights, each counted once
+static const double picked_per_s = 0.4e6;  // rows of a table that are read one by one
 /* On a GPU: rate of the kernel for experts' rows (ops/cuda/routed.cuh) relative to a library's
  * products; an assumption. */
 static const double routed_rate = 0.6;
@@ -36,8 +36,8 @@ const char *osh_phase_name(osh_phase p)
     return names[p];
 }
 
-/* Returns the sum over the samples of the pairs (query, key) that a causal window, or chunks,
- * leave. */
+/* Returns the number of pairs (query, key), over all samples, that a causal window or chunks do not
+ * mask. */
 static double attended_pairs(const osh_dataset *d, int64_t window, int64_t chunk)
 {
     double sum = 0;
@@ -65,7 +65,7 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     if (osh_node_is(n, "conv1d"))
         return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel *
                (double)g->values[n->out[0]].width;
-    if (osh_node_is(n, "ssm_scan")) // the vectors of a head decay, are updated and read
+    if (osh_node_is(n, "ssm_scan")) // the vectors of a head decay, are updated and are read
         return 5 * tokens * (double)((const osh_ssm_scan_attr *)n->attr)->state *
                (double)g->values[n->out[0]].width;
     if (osh_node_is(n, "delta_rule")) // the matrix of a head decays, is queried, corrected and read
@@ -74,8 +74,8 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     return 0;
 }
 
-/* Returns the share of tokens for which the model uses the node's output. An expert's output for a
- * token that is not routed to it is not necessary, unless statistics are collected of it. */
+/* Returns the fraction of tokens for which the model uses the node's output. An expert's output for
+ * a token that is not routed to it is needed only for statistics. */
 static double routed_share(const osh_graph *g, const osh_node *n)
 {
     for (;;) {
@@ -85,15 +85,16 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr; // also the first member of moe_gate's
+            const osh_moe_router_attr *a = router->attr; // this member is also the first one of
+                                                         // moe_gate's attributes
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
     }
 }
 
-/* Returns the share of tokens that node i of a span runs on; for a combine, the share that its
- * expert ran on. */
+/* Returns the fraction of tokens on which node i of a span runs; for a combine, the fraction on
+ * which its expert runs. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -133,7 +134,7 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work on the host: a combine goes through all tokens. */
+/* Returns the work on the host, where a combine goes through all tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
     double tokens = d->n ? (double)d->offsets[d->n] : 0;
@@ -158,8 +159,8 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* True if no earlier Linear with a Hessian reads the same input: this one stands for the input. All
- * its readers with a Hessian are in one subgraph. */
+/* True if no earlier Linear with a Hessian reads the same input, so that the work per input is
+ * counted for this one. All readers of the input with a Hessian are in one subgraph. */
 static bool leads_input(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
@@ -175,13 +176,13 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations of the factor, with those of gptq_shift. */
+/* Returns the operations of the factor, including those of gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
 }
-/* Returns the part of the column loop that judging rounding to nearest takes: the rows that it
- * looks at. */
+/* Returns the fraction of the column loop's work that judging rounding to nearest needs: that of
+ * the judged rows. */
 static double judge_share(const osh_linear *l)
 {
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
@@ -271,10 +272,10 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
 typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
-    osh_cost *c;    // view: of the present visit
+    osh_cost *c;    // view: of the current visit
     bool *loaded;   // own: [weights]
     fed *open;      // own: [values of the range]
-    double reading; // bytes of the loads since the last pass
+    double reading; // bytes of loads since the last pass
 } counter;
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
@@ -339,7 +340,8 @@ static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const 
     return OSH_OK;
 }
 
-/* The weights of solved Linears that do not run are left out: they are negligible beside a pass. */
+/* Does not count weights of solved Linears that do not run: they are negligible compared with a
+ * pass. */
 static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                              const bool *values)
 {
@@ -356,7 +358,8 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
     return OSH_OK;
 }
 
-/* Counts a step on a GPU: products of all nodes that run, and values through its memory. */
+/* Counts a step on a GPU: products of all nodes that run, and the bytes of values that pass through
+ * its memory. */
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
                           const osh_step *s)
 {
@@ -451,7 +454,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // a part, whatever its work is
+    if (*share >= 1) *share = 0.999; // a step is less than the whole phase, whatever its work is
 done:
     osh_free(cx, open);
     return rc;

@@ -1,19 +1,19 @@
-/* cost.h - floating-point operations and work of each phase of each subgraph. */
+/* cost.h - counts floating-point operations and work of each phase of each subgraph. */
 #ifndef OSH_COST_H
 #define OSH_COST_H
 #include "budget/budget.h"
 #include "schedule/visit.h"
 
-/* Phases in the order in which a subgraph passes through them. Phases from ROUND on belong to no
+/* Phases in the order in which a subgraph runs through them. The phases from ROUND on belong to no
  * subgraph. */
 typedef enum {
     OSH_PHASE_OBSERVE,
     OSH_PHASE_SOLVE,
     OSH_PHASE_PROPAGATE,
-    OSH_PHASE_ROUND, // Linears without data: each is read, rounded, written
+    OSH_PHASE_ROUND, // Linears without data: each is read, rounded and written
     OSH_PHASE_COPY,  // tensors that are copied bit for bit
     OSH_PHASE_TUNE,  // codes, scales and norms learn from the original's predictions
-    OSH_PHASE_SEAL,  // fsync, the output read again
+    OSH_PHASE_SEAL,  // files are synced and the output is read again
     OSH_N_PHASES
 } osh_phase;
 const char *osh_phase_name(osh_phase p); // "observe", ...
@@ -22,32 +22,33 @@ typedef struct osh_cost { // costs of one subgraph
     /* Multiplications and additions of the necessary matrix products, statistics, factors and
      * solves: attention counts the causal half, a Hessian its triangle. */
     double flops[OSH_N_PHASES];
-    double work[OSH_N_PHASES]; // all work, in seconds of an imaginary machine; only ratios matter
-    /* Load of a GPU in the passes, for estimate.c. done: operations of products and statistics,
-     * necessary or not. moved: bytes of values that ops read and write. stored: bytes of values to
-     * and from their tier. loaded: bytes of weights. */
+    double work[OSH_N_PHASES]; // all work, in seconds of the imaginary machine; only ratios of
+                               // these matter
+    /* Work of a GPU in the passes, for estimate.c. done: operations of products and statistics,
+     * also those that are not necessary. moved: bytes of values that ops read and write. stored:
+     * bytes of values to and from their tier. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
     double factor_flops; // part of flops[OSH_PHASE_SOLVE]
 } osh_cost;
 
-/* *out: own: one for each subgraph (pipeline basic: one for the whole graph), and one more at the
- * end for ROUND, COPY and SEAL. *n: their number. */
+/* *out (own): costs of each subgraph (pipeline basic: of the whole graph), and a last element for
+ * ROUND, COPY and SEAL. *n: number of elements. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
-/* Returns the Linear's share of work[OSH_PHASE_SOLVE], or of ROUND. */
+/* Returns the Linear's part of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
-/* Share of the fold's search; 0: it has none. */
+/* Returns the work of the fold's search; 0: it has none. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);
-typedef struct osh_visited { // a step of a visit; views
-    int index;          // the visit
+typedef struct osh_visited { // views: a step of a visit
+    int index;          // index of the visit
     const osh_step *step;
-    const bool *stats;  // [values] that it observes; NULL: none
+    const bool *stats;  // [values] true for values that it observes; NULL: none
 } osh_visited;
-/* Returns in *share the step's part of its phase: 1 if the phase is one pass. cost: from
- * osh_cost_new. */
+/* Sets *share to the step's part of its phase, or to 1 if the phase is one pass. `cost` is the
+ * result of osh_cost_new. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
                           const osh_visited *v);
-/* Returns the work of one pass of a dataset through the running nodes of a span, and of the head's
- * scores. */
+/* Returns the work of one pass of a dataset through the nodes of a span that run, and of the scores
+ * of the head. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

@@ -1,4 +1,4 @@
-/* fold_bytes.c - memory of a fold's factors while they are collected and made. */
+/* fold_bytes.c - computes the memory of a fold's factors while they are collected and computed. */
 #include "budget/fold_bytes.h"
 #include "rewrite/folds.h"
 

@@ -1,5 +1,6 @@
-/* learning_bytes.c - memory of a block while it learns: the learner's own, and the results of all
- * its Linears, which are written when the block is finished. Also the memory of tuning. */
+/* learning_bytes.c - computes the memory of a block while it learns: that of the learner, and that
+ * of the results of all its Linears, which are written when the block is finished. It also computes
+ * the memory of tuning. */
 #include "budget/learning_bytes.h"
 #include "budget/simulate_solve.h"
 #include "learn/tune.h"

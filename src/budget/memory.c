@@ -1,8 +1,8 @@
-/* memory.c - chooses how a run fits into its budgets before it starts. simulate.c counts the bytes.
+/* memory.c - chooses, before a run starts, how it keeps its budgets. simulate.c counts the bytes.
  *
- * The choices are tried in this order until the budgets hold: no prefetch; values rest in a colder
- * tier (on the disk for as few batches as possible); the Hessians of a subgraph are shared over
- * several observe passes; its groups of Linears are loaded one at a time. */
+ * These changes are tried in this order until the run fits: no prefetch; values are stored in a
+ * slower tier (on the disk for as few batches as possible); the Hessians of a subgraph are
+ * distributed over several observe passes; its groups of Linears are loaded one at a time. */
 #include "budget/bands.h"
 #include "budget/cards.h"
 #include "budget/layout.h"
@@ -28,19 +28,20 @@
 #include "quant/source.h"
 #include "store/loaders.h"
 
-/* The run and the reading thread: a block for each if they bypass the page cache. */
+/* Two threads read: the run and the reading thread. Each has a block if it bypasses the page
+ * cache. */
 enum { READERS = 2 };
-/* For runs without products: memory of the C library, and for each thread its stack and its cache
+/* For runs without products: memory of the C library; and for each thread its stack, and its cache
  * in the library. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-/* Bytes of list entries. SOLVED_BYTES: more for a Linear solved with data, for its loss and its
- * statistics; PART_BYTES: times of a subgraph. */
+/* Bytes of list entries. SOLVED_BYTES: in addition for a Linear that is solved with data, for its
+ * loss and its statistics. PART_BYTES: for the times of a subgraph. */
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* A source of this size that is read only once bypasses the page cache. */
+/* A source of at least this size that is read only once bypasses the page cache. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Returns the memory of the run beside visits: emitter, journal, results, report, and their
+/* Returns the memory of the run besides visits: emitter, journal, results, report, and their
  * lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
@@ -54,7 +55,8 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 
-/* Without a budget 1/ARENA_SPARE is added, at least LEAST_SPARE. */
+/* Without a budget the arena is larger than the prediction by 1/ARENA_SPARE, at least by
+ * LEAST_SPARE. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 static int64_t still_bytes(const osh_budget *p, int n_threads)
@@ -79,14 +81,14 @@ static bool visits_fit(const osh_schedule *s, const osh_limits *b)
     return true;
 }
 
-/* True if the visit is long enough to read the next visit's weights meanwhile. A pass that only
- * propagates may end before the reader, so the peak would not be known. */
+/* True if the visit is long enough to read the next visit's weights during it. A pass that only
+ * propagates may end before the reads, so the peak would not be known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if all visits fit, with the memory for reading the next visit's weights. */
+/* True if all visits fit together with the memory for reading the next visit's weights. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
 {
     const osh_schedule *s = p->schedule;
@@ -103,7 +105,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     *largest = 0;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->match->linears[i];
-        /* Linears with one input follow each other. */
+        /* Linears with the same input follow each other. */
         bool again = i > 0 && p->match->linears[i - 1].input == l->input;
         if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
@@ -112,7 +114,8 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each is another forward pass: with more rounds, segments are cheaper
+enum { MOST_ROUNDS = 8 }; // each round is another forward pass; instead of more rounds, segments
+                          // are cheaper
 
 /* Sets the phases of a visit for this number of rounds. More than MOST_ROUNDS mean segments, except
  * if ranges of keys and values, or of outputs, are observed in the pass. */
@@ -132,7 +135,7 @@ static void take_phases(osh_budget *p, int i, int rounds)
 }
 
 /* Chooses phases for the visits that do not fit whole. Visits are similar, so all that do not fit
- * take the next step together. */
+ * change to the next phases together. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -170,8 +173,8 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 
 static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Chooses phases for this budget; *fit: they keep it. On a GPU mixed phases leave other gaps than
- * equal phases for all visits, so these are tried last. */
+/* Chooses phases for this budget. *fit is true if they keep it. On a GPU, different phases leave
+ * other gaps than equal phases for all visits, so they are tried last. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -194,8 +197,8 @@ static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* Sets *least to the largest of the visits' smallest figures if some phases keep that budget;
- * otherwise to `same`, the need of the best phases that are equal for all visits. */
+/* Sets *least to the largest of the visits' smallest peaks, if some phases keep that budget; if
+ * not, to `same`, the peak of the best phases that are equal for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -210,7 +213,7 @@ done:
     return rc;
 }
 
-/* Segments need the fewest weights and Hessians, but the values between them rest in memory. */
+/* Segments need the least memory for weights and Hessians, but values between them are stored. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
     osh_status rc = OSH_OK;
@@ -219,7 +222,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     osh_visit *least = NULL; // own: peaks
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    /* Needs of the best phases that are equal for all visits. */
+    /* Peaks of the best phases that are equal for all visits. */
     int64_t device = INT64_MAX, host = INT64_MAX;
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
@@ -253,8 +256,8 @@ done:
 }
 
 /* Chooses the visits during which values in host memory are copied to and from the GPU in parallel
- * to the work. The blocks for it exist only during a pass: those of one visit do not move what
- * another one finds. */
+ * to the work. The blocks for it exist only during a pass, so those of one visit do not change the
+ * addresses in another. */
 static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -276,7 +279,7 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limi
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // the blocks of one visit move what the others find
+    enum { TRIES = 4 }; // the blocks of one visit change the addresses in the others
     for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -289,8 +292,8 @@ done:
     return rc;
 }
 
-/* Chooses the number of threads that read values from the disk in advance: as many as fit beside
- * weights that are read in advance. */
+/* Chooses the number of threads that read values from the disk in advance: as many as fit in memory
+ * with weights that are read in advance. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -327,7 +330,7 @@ done:
     return rc;
 }
 
-/* Solves small Linears in parallel, or together on a GPU, if their results fit. */
+/* Solves small Linears in parallel, or together on a GPU, if their results fit in memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_limits *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
@@ -342,7 +345,7 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Returns the kinds of second looks that --calib-cache allows; only one if no observer looks
+/* Finds the kinds of second looks that --calib-cache allows. There is only one if no observer looks
  * twice. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
@@ -373,7 +376,7 @@ done:
     return rc;
 }
 
-/* Runs several samples at a time if no flag gives a number and nothing else changes by it. */
+/* Runs several samples at a time if no flag gives a number and this changes nothing else. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -425,7 +428,7 @@ int64_t osh_memory_of_card(int64_t free_bytes)
     return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Sets a device budget if none is given: from the GPU that is present, or from the model of
+/* Sets a device budget if none is given: that of the GPU of this machine, or of the model of
  * --device-model. */
 static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
 {
@@ -443,8 +446,8 @@ done:
     return rc;
 }
 
-/* Decides if the GPU reads values from the disk itself, through a block that must fit without other
- * changes. */
+/* Decides whether the GPU itself reads values from the disk. It needs a block, which must fit
+ * without other changes. */
 static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_memory *m = &p->memory;
@@ -453,7 +456,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                  osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
-    /* The memory of these is not needed. */
+    /* The memory of loaders is not needed. */
     if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -473,7 +476,7 @@ static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
                 osh_dtype_name(p->in->graph->dtype));
 }
 
-/* Host memory of the rows that are picked out for a statistic. */
+/* Returns the host memory of the rows that are gathered for a statistic. */
 static int64_t by_route_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -499,7 +502,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // its own memory is part of the base
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // memory of the library is part of the base
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -543,20 +546,20 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
-        osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    /* For the next process, since a refusal names it. */
+        osh_places_free(cx, m->places), m->places = NULL; // frees memory for the list
+    /* Added for the next process, because the message of a refusal names this budget. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // the output may be written twice
+    bool again = s->n_traversals || s->tune.steps; // then the output may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
-    /* With a budget the base has them; without the list of places. */
+    /* With a budget the base includes the blocks. The list of places is not included. */
     if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->peak.host += m->base_bytes;
-    /* A user who sets a memory budget shares the machine: a checkpoint that is read once must not
-     * displace the page cache. */
+    /* A user who sets a memory budget shares the machine, so a checkpoint that is read only once
+     * must not displace other files in the page cache. */
     memory_choose_reader(cx, p, &b);
     if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,

@@ -1,5 +1,5 @@
-/* memory_rest.c - memory outside of visits: copied tensors, and Linears that are rounded without
- * data, in bands or in one piece. */
+/* memory_rest.c - computes the memory outside of visits: for copied tensors, and for Linears that
+ * are rounded without data, in bands or in one piece. */
 #include "base/file.h"
 #include "budget/bands.h"
 #include "budget/memory_rest.h"
@@ -10,13 +10,13 @@
 bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
 /* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
- * ahead: the next one is read meanwhile. Results that wait to be written take the memory that
- * weight and work leave. */
+ * `ahead`: the next one is read during the rounding. Results that wait to be written use the memory
+ * that weight and work leave free. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
     int64_t before = 0; // weight and work of the previous Linear
-    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
+    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if not, the base includes it
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_memory_blocks_in_base(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
@@ -50,7 +50,7 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         int64_t from = p->manifest->out_info[i].source;
         if (from < 0) continue;
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
-        seen[from] = false; // a second copy of a tensor reads it again
+        seen[from] = false; // a second copy of a tensor reads the source again
     }
     for (int s = 0; s < p->manifest->n_shards; s++)
         m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
@@ -72,8 +72,8 @@ static bool budget_holds(const osh_limits *b, const osh_limits *need)
            (!b->device_given || need->device <= b->device);
 }
 
-/* Chooses the number of bands that stay in memory between two looks: all of the largest group, or
- * as many as fit, in sixteen steps. */
+/* Chooses the number of bands that stay in memory between two looks: all bands of the largest
+ * group, or as many as fit, in sixteen steps. */
 static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
 {
     osh_memory *m = &p->memory;
@@ -95,7 +95,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    bool *seen = NULL; // own: source tensors that a visit loads: copied from there
+    bool *seen = NULL; // own: true for source tensors that a visit loads, which are copied from
+                       // there
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
         if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)

@@ -1,6 +1,6 @@
-/* refuse.c - refuses budgets that cannot be kept: names the budget, the smallest sufficient one,
- * and a smaller one for smaller subgraphs (--sequential-targets Linear, which gives another
- * result). Also limits the context to the budgets of a plan. */
+/* refuse.c - refuses budgets that cannot be kept. The message has the budget, the smallest possible
+ * one, and a smaller one for smaller subgraphs (--sequential-targets Linear, which gives another
+ * result). It also limits the context to the budgets of a plan. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,17 +15,17 @@ static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20)
 
 static int64_t refuse_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Computes the smallest budgets of the same job with Linears as targets; -1: the job has no such
- * cut. */
+/* Computes the smallest budgets of the same job with Linears as targets. -1: the job cannot be cut
+ * in this way. */
 static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budget *p,
                                    const osh_limits *outside)
 {
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
     const osh_strs targets = {items, 1};
-    osh_matching match = *p->match;       // view: but for the lists below
+    osh_matching match = *p->match;       // views, except for the lists below
     osh_rewrites rewrites = *p->rewrites; // view
-    osh_schedule schedule = *p->schedule; // view: but for the lists below
+    osh_schedule schedule = *p->schedule; // views, except for the lists below
     osh_budget other = *p;
     match.linears = NULL, match.readers = NULL, match.users = NULL;           // own
     rewrites.match = &match, rewrites.n_inherits = 0;
@@ -35,10 +35,10 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
     other.memory = (osh_memory){0};
     *out = (osh_limits){.device = -1, .host = -1, };
-    /* cache.c wants the attention in one subgraph. */
+    /* Scales of caches need each attention in one subgraph (match/cache.c). */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* Without blocks the codes would be others. */
+        /* Without blocks the codes would be different. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);
@@ -86,7 +86,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    int digits = given % (1 << 20) ? 2 : 0; // the budget as it was given, or near to it
+    int digits = given % (1 << 20) ? 2 : 0; // prints the budget as it was given, or nearly
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,

@@ -1,13 +1,13 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: the walk of visit.h with
- * steps that only count.
+/* simulate.c - counts the bytes of every step of a run before it starts: it walks like visit.h,
+ * with steps that only count.
  *
  *   device = loaded weights + open Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
  *   host   = base + device + resting values (tiers device and host) + packing buffers
  *            + prefetched weights
  *
- * On a GPU the device's bytes are those of its arena, with the places that the run will use, and no
- * part of the host's:
+ * On a GPU the device's bytes are those of its arena, with the addresses that the run will use, and
+ * no part of the host's:
  *
  *   device = from the front: to the end of (the workspace of products, weights, statistics,
  *            resting values of tier device, prefetched weights)
@@ -44,7 +44,7 @@ static int compare_lengths(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Finds the maximum of each figure over all batches that run sample by sample, and over the
+/* Finds the maximum of each size over all batches that run sample by sample, and over all
  * others. */
 static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
@@ -99,7 +99,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // the readers of the samples' ranges; a sample between GPU and disk
+    if (s->card) { // readers of the samples' ranges; a sample between GPU and disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -130,7 +130,7 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Opens the sums of a Linear's input, and counts the scratch of a batch while they are fed. */
+/* Opens the sums of a Linear's input, and counts the scratch of a batch while they are updated. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -156,7 +156,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // with many layers and many budgets this takes seconds
+    OSH_TRY(osh_check_interrupt(cx)); // with many layers and many budgets the simulation takes
+                                      // seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
@@ -181,7 +182,7 @@ done:
     return rc;
 }
 
-/* Computes the bytes of a step's outputs at rest, and of the values that are freed. */
+/* Computes the bytes of a step's outputs in the tier, and of the values that are freed. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -194,8 +195,8 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees and takes rows of a finished batch, in the order of run_batch. left: arena bytes that the
- * batch still has. *now: bytes of values at rest. */
+/* Frees and takes rows of a finished batch, in the order of run_batch. left: bytes of the arena
+ * that the batch still has. *now: bytes of values in the tier. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -228,8 +229,8 @@ static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
     return n;
 }
 
-/* Counts reads of the tables whose rows a step looks up. With a GPU, returns the host memory for
- * the rows of a batch. */
+/* Counts the reads of table rows that a step looks up. With a GPU, returns the host memory for the
+ * rows of a batch. */
 static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->in->graph;
@@ -260,7 +261,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = sim_way_bytes(s, st); // nearest to the end of the arena
+    size_t ways = sim_way_bytes(s, st); // the blocks nearest to the end of the arena
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
@@ -276,9 +277,9 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // left: the values that stay
+typedef struct step_bytes { int64_t most, left; } step_bytes; // left: bytes of the values that stay
 
-/* Counts the bytes of a step, with the token ids. */
+/* Counts the bytes of a step, including the token ids. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
                              const osh_exec_brought *in)
 {
@@ -303,8 +304,8 @@ done:
 }
 
 /* Simulates a pass of the batches that are kept: an input is lent, or given away at its last read,
- * and outputs stay. Bytes grow and shrink evenly with the finished tokens: the maximum is at one
- * end. grow: bytes of values kept for a second look. */
+ * and outputs stay. Bytes grow or shrink in proportion to the finished tokens, so the maximum is at
+ * the beginning or the end. grow: bytes of values kept for a second look. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -341,8 +342,8 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
-    /* Rows come and go batch by batch: the first batch sees none of the new ones, the last all but
-     * its own. */
+    /* Rows are added and freed batch by batch. During the first batch there is no new row, during
+     * the last one there are all but its own. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
@@ -357,7 +358,7 @@ done:
     return rc;
 }
 
-/* Returns the host memory for reading a step's values in advance. */
+/* Returns the host memory that is needed to read a step's values in advance. */
 static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
 {
     const osh_memory *m = &s->p->memory;
@@ -402,7 +403,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // the weight in memory is solved
+        if (!v->segments && !v->round_bytes) continue; // the weight in memory is the solved one
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;
@@ -429,7 +430,7 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
     osh_sim *s = user;
     const osh_groups one = {0};
     int64_t bytes;
-    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the last groups are merged first
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the last groups are merged before
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
@@ -498,7 +499,7 @@ static void sim_drop_dead(osh_sim *s, const osh_range *r)
     }
 }
 
-/* Simulates all visits with the phases of p->visits and the tier; fills in their figures. */
+/* Simulates all visits with the phases of p->visits and the tier, and sets their peaks. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

@@ -1,11 +1,11 @@
-/* simulate.h - simulates a run, to count the bytes that its visits take. */
+/* simulate.h - simulates a run to count the bytes that its visits need. */
 #ifndef OSH_SIMULATE_H
 #define OSH_SIMULATE_H
 #include "budget/budget.h"
 
-/* Simulates all visits with the phases of the schedule and the tier, and fills in their figures.
- * ever [weights]: set for each weight that some visit loads; may be NULL. */
+/* Simulates all visits with the phases of the schedule and the tier, and sets their peaks. ever
+ * [weights]: set to true for each weight that some visit loads; may be NULL. */
 osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever);
-/* Simulates once more, to fill p->memory.places. */
+/* Simulates once more to set p->memory.places. */
 osh_status osh_memory_place(osh_ctx *cx, osh_budget *p);
 #endif

@@ -1,5 +1,5 @@
-/* simulate_solve.c - bytes of the solves in a simulated visit: the calls of osh_run_solve, with
- * nothing solved. */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit: the calls of
+ * osh_run_solve, without solving. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -11,7 +11,7 @@
 #include "match/cache.h"
 #include "schedule/calls.h"
 
-/* Returns the bytes of the buffers that a Linear is packed into. */
+/* Returns the bytes of the buffers into which a Linear is packed. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
@@ -22,8 +22,9 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the bytes of the pruner that comes before a quantizer. *kept: results of all pruned
- * Linears, which wait for the quantizer; the Hessian is copied because the quantizer needs it. */
+/* Returns the bytes of the pruner that comes before a quantizer. *kept: bytes of the results of all
+ * pruned Linears, which wait for the quantizer. The Hessian is copied because the quantizer needs
+ * it too. */
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
@@ -40,7 +41,7 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
     return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
 }
 
-/* device: bytes of the GPU's arena; NULL: all is host memory. */
+/* *device: bytes in the GPU's arena; NULL: everything is in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -54,8 +55,8 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
 
 typedef struct group { // Linears that are solved in one call
     osh_call call;        // own
-    osh_tensor *w;        // own [linears of the range]; shapes only
-    osh_tensor shift;     // shape only
+    osh_tensor *w;        // own [linears of the range]: shapes without data
+    osh_tensor shift;     // shape without data
     bool *done;           // own [linears of the range]
 } group;
 
@@ -86,7 +87,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // results do not stay
+static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // does nothing:
+                                                                              // results do not stay
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
  * packed result. */
@@ -110,7 +112,7 @@ done:
     return rc;
 }
 
-/* Marks the Linears of these values as solved, and frees the GPU's ranges of them. */
+/* Marks the Linears of these values as solved, and frees their ranges on the GPU. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -134,7 +136,7 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
-/* Merges the last groups: frees the blocks of groups of all sums. */
+/* Simulates the merge of the last groups: frees osh_stat.part of all sums. */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->card && v < r->v1; v++)
@@ -144,7 +146,7 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats -= s->parts, s->parts = 0;
 }
 
-/* Returns the bytes of the statistics that a solve destroys and another one still needs. */
+/* Returns the bytes of the statistics that a solve overwrites and a later solve needs. */
 static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 {
     int64_t n = 0;
@@ -154,12 +156,12 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 }
 
 typedef struct solving { // bytes of a call
-    int64_t work, pack, copy; // work: the whole call; pack: packing a result; copy: a copy of the
-                              // Hessian
-    size_t room;              // bytes of the GPU that the call may take
+    int64_t work, pack, copy; // work: of the whole call; pack: for packing a result; copy: of a
+                              // copy of the Hessian
+    size_t room;              // free bytes of the GPU that the call may use
 } solving;
 
-/* Notes the packing of a job while the factor exists. On the host its own result is there, on a GPU
+/* Counts the packing of a job while the factor exists. On the host its own result exists, on a GPU
  * those of its call (at most the bytes of the whole solve). */
 static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
                              const solving *x)
@@ -175,7 +177,8 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
 
-/* Returns the first Linear of the range's block, with which the block is solved; -1: none. */
+/* Returns the first Linear of the range's block; the block is solved together with it. -1: there is
+ * none. */
 static int range_first_of_block(const osh_budget *p, const osh_range *r)
 {
     for (int i = r->l0; i < r->l1; i++)
@@ -183,18 +186,19 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
     return -1;
 }
 
-/* Calls that are solved in parallel, or together on a GPU; figures in bytes. */
+/* Calls that are solved in parallel, or together on a GPU. Numbers are bytes. */
 typedef struct window {
-    int like; // GPU: first Linear of the calls that were counted last; -1: none
+    int like; // for a GPU: first Linear of the calls that were counted last; -1: none
     int n;
-    int64_t all, largest;                // weights of all calls, and of the largest
-    int64_t stats;                       // statistics that were live when the first call began
-    int64_t results, run, most_run, pack; // results: of all calls; run: the rest; most_run: of the
-                                          // largest call; pack: of one
+    int64_t all, largest;                // bytes of the weights of all calls, and of the largest
+                                         // call
+    int64_t stats;                       // bytes of the statistics when the first call began
+    int64_t results, run, most_run, pack; // results: of all calls; run: other bytes; most_run: of
+                                          // the largest call; pack: of one result
 } window;
 
-/* Updates the visit's peaks for solving in parallel. device, host: bytes beside those of the
- * simulation. */
+/* Updates the visit's peaks for solving in parallel. device, host: bytes in addition to those of
+ * the simulation. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     osh_visit *to = s->to, most = *to;
@@ -230,8 +234,8 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
     return n;
 }
 
-/* Counts the inputs of the range with as many readers as lead's input, one of which is like lead;
- * at most OSH_GROUPS_AT_ONCE. */
+/* Counts the inputs of the range that have as many readers as lead's input and a reader like
+ * `lead`. The result is at most OSH_GROUPS_AT_ONCE. */
 static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *values,
                               const osh_linear *lead)
 {
@@ -241,7 +245,7 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
             continue;
-        /* Among several such readers of one input only the first counts. */
+        /* If several readers of one input are like `lead`, only the first counts. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
             of = osh_next_reader(p->match, of);
@@ -250,8 +254,8 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
     return n;
 }
 
-/* Counts the calls that a GPU solves together, once for all that are alike, when the first of them
- * is solved. A resumed run has others of them in one call, but not more. */
+/* Counts the calls that a GPU solves together, once for all calls that are alike, when the first of
+ * them is solved. A resumed run may solve other calls together, but not more of them. */
 static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values,
                           const group *g, const solving *x)
 {
@@ -259,7 +263,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     int first = g->call.which[0];
     const osh_linear *lead = &p->match->linears[first];
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    /* Not for the smallest budget. */
+    /* The smallest budget has no such calls. */
     if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return;
     if (w->like >= 0 && linears_are_alike(&p->match->linears[w->like], lead)) return;
     int n = window_count_alike(s, r, values, lead);
@@ -268,14 +272,14 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     size_t on_card = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
-    /* A waiting call also holds the weights of its channels. */
+    /* A waiting call also keeps the weights of its channels. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
 }
 
-/* Adds a call that is found and not yet closed: to those before it, or alone if its own jobs run in
- * parallel. */
+/* Adds a call that was found and is not yet closed: to the previous calls, or as a window of its
+ * own if its jobs run in parallel. */
 static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
 {
     const osh_budget *p = s->p;
@@ -329,7 +333,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* on_card: the part of room that is used. */
+        /* on_card becomes the part of `room` that is used. */
         size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))

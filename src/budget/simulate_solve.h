@@ -1,17 +1,17 @@
-/* simulate_solve.h - solves of a simulated run. */
+/* simulate_solve.h - simulates the solves of a run. */
 #ifndef OSH_SIMULATE_SOLVE_H
 #define OSH_SIMULATE_SOLVE_H
 #include "budget/sim.h"
 
-/* Solves as osh_run_solve does: Linears with one input and one modifier in one call, packed one
- * after the other. */
+/* Counts the bytes of osh_run_solve: Linears with one input and one modifier are solved in one
+ * call, and packed one after the other. */
 osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values,
                          bool keep);
 
-/* Buffers that a Linear is packed into. */
+/* Returns the bytes of the buffers into which a Linear is packed. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l);
-/* Returns the memory of a modifier's compress, with that of the pruner before it; jobs are not
- * changed. *device: part in a GPU's arena; NULL: all is host memory. */
+/* Returns the memory of a modifier's compress, including that of the pruner before it. Jobs are not
+ * changed. *device: the part in a GPU's arena; NULL: everything is in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device);
 #endif

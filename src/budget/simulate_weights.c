@@ -1,5 +1,5 @@
-/* simulate_weights.c - weights that a simulated visit loads, and places in the arena for those that
- * the next visit loads first. */
+/* simulate_weights.c - counts the weights that a simulated visit loads, and takes blocks of the
+ * arena for those that the next visit loads first. */
 #include <string.h>
 
 #include "rewrite/folds.h"
@@ -47,7 +47,7 @@ typedef struct ahead {
     bool seen;
 } ahead;
 
-/* Sets want[w] for the weights that the step loads and that are not in memory. */
+/* Sets want[w] to true for the weights that the step loads and that are not in memory. */
 static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st,
                              const bool *values)
 {

@@ -1,14 +1,15 @@
-/* simulate_weights.h - weights of a simulated run, and the host copies of a GPU's weights. */
+/* simulate_weights.h - counts the weights of a simulated run, and the host copies of a GPU's
+ * weights. */
 #ifndef OSH_SIMULATE_WEIGHTS_H
 #define OSH_SIMULATE_WEIGHTS_H
 #include "budget/sim.h"
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
 void osh_sim_drop_copy(osh_sim *s, int weight);
-/* Does what drop_copies of sequential.c does: keeps the copies of weights that are still to be
- * solved. */
+/* Does the same as drop_copies of sequential.c: keeps only the copies of weights that are still to
+ * be solved. */
 void osh_sim_drop_copies(osh_sim *s);
-/* A solved weight: its packed tensors and its codes. */
+/* Counts the memory for reloading a solved weight: its packed tensors and its codes. */
 void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
 osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
                         const bool *values);

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit for all trials; a plan has about 30
+enum { MOST_BYTES = 1 << 20 }; // limit of all trials together; a plan has about 30
 
-/* Members of p->memory that a simulation reads beside the visits, and the batches. */
+/* Members of p->memory, besides the visits, that a simulation reads; and the batches. */
 typedef struct settings {
     osh_tier tier;
     osh_look looks;

@@ -1,7 +1,8 @@
 /* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
  *
- * A template sees the messages, tools and documents (none), add_generation_prompt (false), and the
- * special tokens of tokenizer_config.json; a token that is null there is undefined. */
+ * The variables of a template are messages, tools and documents (both none), add_generation_prompt
+ * (false), and the special tokens of tokenizer_config.json. A token that is null there is
+ * undefined. */
 #include "chat/chat.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ enum { CONFIG_BYTES = 64 << 20 };
 
 struct osh_chat {
     osh_jinja *template; // own
-    char *special;       // own: a JSON object; variables that are equal for all rows
+    char *special;       // own: JSON object with the variables that are equal for all rows
     char *date;          // own
     bool columns;
 };
@@ -23,7 +24,7 @@ static const char no_template[] =
     "{% for m in messages %}{% if m['role'] in ['user', 'system', 'assistant'] %}"
     "{{ '<|' + m['role'] + '|>\\n' + m['content'] ~ eos_token ~ '\\n' }}{% endif %}{% endfor %}";
 
-/* Reads a JSON file of the directory; *out is unchanged if the file does not exist. */
+/* Reads a JSON file of the directory. *out stays unchanged if the file does not exist. */
 static osh_status read_optional_json(osh_ctx *cx, cJSON **out, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -34,7 +35,7 @@ static osh_status read_optional_json(osh_ctx *cx, cJSON **out, const char *dir, 
     return rc;
 }
 
-/* Returns the text of a token, which is a string or an object with "content"; NULL if it is
+/* Returns the text of a token, which is a string or an object with "content". NULL: it is
  * neither. */
 static const char *token_text(const cJSON *v)
 {
@@ -48,8 +49,8 @@ static bool is_token_key(const char *key)
     return n > 6 && !strcmp(key + n - 6, "_token");
 }
 
-/* Appends the tokens among the members of o, without those that `but` has: all of them, or those
- * whose key ends in _token. */
+/* Appends tokens among the members of o: all members, or if `all` is false the members whose key
+ * ends in _token. Members that `but` also has are left out. */
 static osh_status special_add_tokens(osh_ctx *cx, osh_buf *b, const cJSON *o, bool all,
                                      const cJSON *but)
 {
@@ -88,8 +89,8 @@ done:
     return rc;
 }
 
-/* Sets *text to chat_template of a tokenizer_config.json: a string, or the template named "default"
- * in a list of {name, template}. *text is NULL if there is none. */
+/* Sets *text to the chat_template of a tokenizer_config.json: a string, or the template named
+ * "default" in a list of {name, template}. *text is NULL if the config has none. */
 static osh_status choose_template(osh_ctx *cx, const char **text, const cJSON *config,
                                   const char *what)
 {
@@ -136,7 +137,7 @@ done:
     return rc;
 }
 
-/* Reads chat_template.jinja; the caller owns *text, which is NULL if the file does not exist. */
+/* Reads chat_template.jinja. The caller owns *text; it is NULL if the file does not exist. */
 static osh_status chat_read_file(osh_ctx *cx, char **text, size_t *n, char *path)
 {
     *text = NULL;

@@ -7,15 +7,17 @@
 
 typedef struct osh_chat osh_chat;
 /* Reads the template of a model directory: chat_template.jinja, else chat_template of
- * tokenizer_config.json; if that is a list, the template named "default". Without a template it is
- * that of LLM Compressor: <|role|>, the content, eos_token. date: see jinja.h. */
+ * tokenizer_config.json; if that is a list, the template named "default". If there is no template,
+ * LLM Compressor's default is used: <|role|>, the content, eos_token. `date` is that of
+ * osh_jinja_vars (jinja.h). */
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date);
-/* Makes a template over the columns of a row. A value that it prints must exist. */
+/* Makes a template whose variables are the columns of a row. Printing a column that the row does
+ * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), or in `prompt`
- * and `response`. column NULL: the first of these that the row has. */
+ * and `response`. `column` NULL: the first of these columns that the row has. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
 #endif

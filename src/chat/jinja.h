@@ -1,6 +1,6 @@
-/* jinja.h - the Jinja of chat templates, as transformers configures it: trim_blocks, lstrip_blocks,
- * no escaping, `break` and `continue`, `generation`, and a sandbox whose lists and dicts never
- * change.
+/* jinja.h - reads and renders the Jinja of chat templates, as transformers configures it:
+ * trim_blocks, lstrip_blocks, no escaping, `break` and `continue`, `generation`, and a sandbox
+ * whose lists and dicts never change.
  *
  * A template comes from an unknown source: it reads no file and no clock, and its nesting, steps,
  * memory and output are limited. A feature that is not supported is an error that names it and its
@@ -16,17 +16,17 @@ osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t 
 void osh_jinja_free(osh_ctx *cx, osh_jinja *t);
 
 typedef struct osh_jinja_vars {
-    const char *json; // view: a JSON object, whose members are the variables
+    const char *json; // view: a JSON object; its members are the variables
     size_t n_json;
-    const char *date; // for strftime_now, at midnight; NULL: OSH_JINJA_DATE
-    bool strict;      // printing an undefined value is an error
-    int64_t max_steps; // for tests; 0: 20 million
+    const char *date; // date that strftime_now prints, at midnight; NULL: OSH_JINJA_DATE
+    bool strict;      // true: printing an undefined value is an error
+    int64_t max_steps; // limit of steps, for tests; 0: 20 million
 } osh_jinja_vars;
 #define OSH_JINJA_DATE "2024-07-26"
 /* Fails if the date does not have the form of OSH_JINJA_DATE. */
 osh_status osh_jinja_check_date(osh_ctx *cx, const char *date);
-/* Appends the text to out. OSH_E_FORMAT: transformers refuses it, too; OSH_E_UNSUPPORTED: not
- * implemented here. */
+/* Appends the rendered text to `out`. OSH_E_FORMAT: transformers refuses it too; OSH_E_UNSUPPORTED:
+ * this program does not implement it. */
 osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out,
                             const osh_jinja_vars *vars);
 #endif

@@ -1,12 +1,12 @@
-/* jinja_date.c - strftime_now for one fixed date of a run, at midnight, so that the text does not
- * change from day to day. */
+/* jinja_date.c - implements strftime_now. It prints one fixed date at midnight, so that the text
+ * does not change from day to day. */
 #include <stdio.h>
 #include <string.h>
 
 #include "chat/jinja_impl.h"
 
 typedef struct date {
-    int year, month, day; // month and day from 1
+    int year, month, day; // month and day count from 1
 } date;
 
 static bool is_leap(int y) { return y % 4 == 0 && (y % 100 != 0 || y % 400 == 0); }

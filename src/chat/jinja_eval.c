@@ -216,8 +216,8 @@ static osh_jv eval_sign(osh_jrun *r, const osh_jnode *n)
 
 /* ---- items and slices ---- */
 
-/* Returns a bound as Python's slice.indices does: in [0, n], or in [-1, n - 1] for a negative
- * step. */
+/* Converts a bound of a slice as Python's slice.indices does: into [0, n], or into [-1, n - 1] for
+ * a negative step. */
 static int64_t slice_bound(osh_jrun *r, osh_jv v, int64_t n, int64_t step, bool end)
 {
     int64_t lo = step < 0 ? -1 : 0, hi = step < 0 ? n - 1 : n;
@@ -304,7 +304,7 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller)
     return osh_jrun_fail(r, OSH_E_FORMAT, "a call of %s", osh_jv_type(fn));
 }
 
-/* Evaluates a filter or a test. */
+/* Evaluates a filter or a test of an operand. */
 static osh_jv eval_applied(osh_jrun *r, const osh_jnode *n)
 {
     osh_jargs args = {.self = osh_jinja_eval(r, n->first)};

@@ -174,7 +174,7 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
     r->scope = own, r->n_loops = 0;
     const osh_jv *caller =
         m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
-    if (caller) { // `caller` is not a parameter
+    if (caller) { // `caller` is set, although it is not a parameter
         set_name(r, word, *caller);
         osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
         for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)
@@ -222,7 +222,7 @@ static void exec_scope(osh_jrun *r, const osh_jnode *n)
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return;
     for (const osh_jnode *c = n->target ? n->target->first : NULL; c && !r->rc; c = c->next) {
-        osh_jv v = osh_jinja_eval(r, c->first); // in the outer scope
+        osh_jv v = osh_jinja_eval(r, c->first); // evaluated in the outer scope
         if (!r->rc) osh_jdict_set(r, &own->vars, c->value, v);
     }
     r->scope = own;

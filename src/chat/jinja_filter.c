@@ -30,7 +30,8 @@ static bool params_take_any(const char *params)
     return n && params[n - 1] == '*';
 }
 
-/* Returns v so that an undefined argument differs from an argument that was not given. */
+/* Returns v in a form by which an undefined argument differs from an argument that was not
+ * given. */
 static osh_jv arg_given(osh_jv v)
 {
     return v.kind == OSH_JV_UNDEF && !v.u.s ? osh_jv_undef("", 0) : v;
@@ -78,7 +79,7 @@ static osh_jv filter_default(osh_jrun *r, const osh_jargs *a)
     return no ? arg_or(a->at[0], osh_jv_view("", 0)) : a->self;
 }
 
-/* Parses a number as Python's float() does, with white space around it. */
+/* Parses a number as Python's float() does; white space may surround it. */
 static bool parse_float(osh_jrun *r, osh_jv s, double *out)
 {
     osh_jv t = osh_jstr_strip(r, s, osh_jv_none(), 3);
@@ -178,8 +179,8 @@ static void text_append(osh_jrun *r, osh_buf *b, osh_jv s)
     if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, b, s.u.s, s.n);
 }
 
-/* True if s has a line end other than \n. Python ends lines at these, too, and indent joins lines
- * with \n. */
+/* True if s has a line end other than \n. Python ends lines at these too, and the filter indent
+ * joins lines with \n. */
 static bool has_other_lines(osh_jrun *r, osh_jv s)
 {
     static const char *const ends[] = {"\r",   "\v",       "\f",           "\x1c",        "\x1d",
@@ -340,8 +341,8 @@ static osh_jv filter_map(osh_jrun *r, const osh_jargs *a)
     return out;
 }
 
-/* Runs select and reject, with [test, arguments...], or selectattr and rejectattr, with attribute,
- * [test, arguments...]. */
+/* Runs select and reject with the arguments [test, arguments...], or selectattr and rejectattr with
+ * attribute, [test, arguments...]. */
 static osh_jv filter_choose(osh_jrun *r, const osh_jargs *a, bool by_attribute, bool keep)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_ITER);

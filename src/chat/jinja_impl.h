@@ -1,4 +1,4 @@
-/* jinja_impl.h - values, nodes and runs, shared by the files of the Jinja interpreter.
+/* jinja_impl.h - values, nodes and runs, which the files of the Jinja interpreter share.
  *
  *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes
  *                                    -- jinja_exec.c, jinja_eval.c --> text
@@ -12,32 +12,32 @@
 #include "chat/jinja.h"
 
 enum {
-    OSH_JINJA_MAX_DEPTH = 400,        // nested nodes, including calls of macros
-    OSH_JINJA_MAX_STEPS = 20000000,   // nodes, and the steps that osh_jrun_step counts
-    OSH_JINJA_MAX_BYTES = 256 << 20,  // values of one run
-    OSH_JINJA_MAX_TEMPLATE = 4 << 20, // bytes of source
+    OSH_JINJA_MAX_DEPTH = 400,        // limit of nested nodes, including calls of macros
+    OSH_JINJA_MAX_STEPS = 20000000,   // limit of nodes, and of steps that osh_jrun_step counts
+    OSH_JINJA_MAX_BYTES = 256 << 20,  // limit of the values of one run, in bytes
+    OSH_JINJA_MAX_TEMPLATE = 4 << 20, // limit of the source, in bytes
 };
 
 typedef struct osh_jarena {
     struct osh_jblock *blocks; // own
-    size_t used, n_bytes;      // bytes of the newest block; of all blocks
+    size_t used, n_bytes;      // used: bytes of the newest block; n_bytes: of all blocks
 } osh_jarena;
-void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // zeroed
+void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // returns zeroed memory
 void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
 
 /* ---- values ---- */
 
 typedef enum {
-    OSH_JV_UNDEF, // s, n: name
+    OSH_JV_UNDEF, // s, n: the name
     OSH_JV_NONE,
     OSH_JV_BOOL,
     OSH_JV_INT,
     OSH_JV_FLOAT,
-    OSH_JV_STR,   // s, n: UTF-8, always valid
+    OSH_JV_STR,   // s, n: the text, always valid UTF-8
     OSH_JV_LIST,
     OSH_JV_TUPLE,
-    OSH_JV_ITER,  // result of a filter that is a generator in Python: empty after one walk
-    OSH_JV_VIEW,  // items, keys or values of a dict; n 1: a range, which can be indexed
+    OSH_JV_ITER,  // a generator in Python: the list is empty after one walk
+    OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which has an index
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -53,11 +53,11 @@ typedef struct osh_jv {
         int64_t i;
         double f;
         const char *s;
-        struct osh_jlist *list; // LIST to VIEW
-        struct osh_jdict *dict; // DICT and NS
+        struct osh_jlist *list; // for LIST to VIEW
+        struct osh_jdict *dict; // for DICT and NS
         struct osh_jloop *loop;
         struct osh_jmacro *macro;
-        struct osh_jbound *bound; // METHOD and GLOBAL
+        struct osh_jbound *bound; // for METHOD and GLOBAL
     } u;
     size_t n;
 } osh_jv;
@@ -69,18 +69,18 @@ typedef struct osh_jlist {
 typedef struct osh_jpair {
     osh_jv key, value;
 } osh_jpair;
-typedef struct osh_jdict { // in insertion order
+typedef struct osh_jdict { // entries in the order of insertion
     osh_jpair *at;
     size_t n, cap;
 } osh_jdict;
 typedef struct osh_jloop {
     osh_jlist *items;
-    size_t at; // 0-based
-    int depth; // number of loops around it
+    size_t at; // index of the current item, from 0
+    int depth; // number of enclosing loops
 } osh_jloop;
 typedef struct osh_jmacro {
-    const struct osh_jnode *def; // MACRO or CALL
-    struct osh_jscope *scope;    // scope of the definition
+    const struct osh_jnode *def; // node of the macro or the call
+    struct osh_jscope *scope;    // scope in which it was defined
 } osh_jmacro;
 typedef struct osh_jbound {
     osh_jv self; // the object of a method
@@ -90,17 +90,17 @@ typedef struct osh_jbound {
 /* ---- nodes ---- */
 
 typedef enum {
-    /* expressions */
+    /* Expressions. */
     OSH_JN_CONST, OSH_JN_NAME, OSH_JN_LIST, OSH_JN_TUPLE, OSH_JN_DICT, OSH_JN_ATTR, OSH_JN_ITEM,
     OSH_JN_SLICE, OSH_JN_CALL, OSH_JN_FILTER, OSH_JN_TEST, OSH_JN_NOT, OSH_JN_NEG, OSH_JN_POS,
     OSH_JN_BINARY, OSH_JN_CONCAT, OSH_JN_COMPARE, OSH_JN_AND, OSH_JN_OR, OSH_JN_COND,
-    /* statements */
+    /* Statements. */
     OSH_JN_TEXT, OSH_JN_PRINT, OSH_JN_FOR, OSH_JN_IF, OSH_JN_SET, OSH_JN_SET_BLOCK, OSH_JN_MACRO,
     OSH_JN_CALL_BLOCK, OSH_JN_FILTER_BLOCK, OSH_JN_SCOPE, OSH_JN_WITH, OSH_JN_BREAK,
     OSH_JN_CONTINUE, OSH_JN_NS_SET,
 } osh_jnode_kind;
 
-/* Children are in a list from first by next. They are:
+/* Children are a list: it begins with `first` and continues with `next`. They are:
  *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
  *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
  *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
@@ -112,10 +112,12 @@ typedef struct osh_jnode {
     osh_jnode_kind kind;
     int line;
     struct osh_jnode *first, *last, *next;
-    struct osh_jnode *target, *body, *other; // for statements
-    osh_jv value;                            // CONST: value; TEXT: text; NAME, ATTR, ...: name
-    osh_jv keyword;                          // STR: name of an argument or of a macro's parameter
-    int op;                                  // operator; TEST: 1 if negated; see OSH_JOP
+    struct osh_jnode *target, *body, *other; // used by statements
+    osh_jv value;                            // value of CONST, text of TEXT, name of NAME, ATTR,
+                                             // ...
+    osh_jv keyword;                          // STR: name of a named argument or of a macro's
+                                             // parameter
+    int op;                                  // operator (see OSH_JOP); TEST: 1 if negated
     const struct osh_jbuiltin *fn;
 } osh_jnode;
 
@@ -134,8 +136,8 @@ typedef enum {
 typedef struct osh_jtoken {
     osh_jtoken_kind kind;
     int line;
-    int op;       // OP: first character + 256 * second character
-    osh_jv value; // text, name, number
+    int op;       // first character + 256 * second character of an OP
+    osh_jv value; // text, name or number
 } osh_jtoken;
 #define OSH_JOP(a, b) ((int)(a) + 256 * (int)(b))
 enum { OSH_JOP_IN = 1, OSH_JOP_NOT_IN = 2 };
@@ -153,39 +155,39 @@ typedef struct osh_jrun {
     osh_status rc;
     osh_jarena *arena; // view
     const char *what;  // view
-    int line;          // current line; 0: not in the template
+    int line;          // line that is being run; 0: none
     int depth, n_loops;
     int64_t steps, max_steps; // max_steps 0: OSH_JINJA_MAX_STEPS
     osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;
-    const char *date;  // view
+    const char *date;  // view: date for strftime_now
     bool strict;
 } osh_jrun;
 
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void *osh_jrun_get(osh_jrun *r, size_t n); // zeroed memory of the arena; counts steps
-/* Adds a scope with these variables; they hide the earlier ones. */
+void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; counts steps
+/* Adds a scope with these variables. They hide earlier variables of the same names. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
-/* Steps limit the time of a row: every function that reads n bytes or n items counts them, even if
- * it fails. Decoding a character takes longer than copying or comparing a byte. Returns false after
- * a failure, now or before. */
-bool osh_jrun_step(osh_jrun *r, size_t n);       // 1 step, and 1 for each 64 bytes
-bool osh_jrun_step_chars(osh_jrun *r, size_t n); // decoding of n bytes
+/* Counts steps, which limit the time of a row. Every function that reads n bytes or n items calls
+ * one of these, even if it fails. Decoding a character costs more steps than copying or comparing a
+ * byte. They return false if the run has failed, now or before. */
+bool osh_jrun_step(osh_jrun *r, size_t n);       // 1 step, and 1 more for each 64 bytes
+bool osh_jrun_step_chars(osh_jrun *r, size_t n); // for decoding n bytes
 
-osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // the last token is END
+osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // END is the last token
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // caller may be NONE
+osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // `caller` may be NONE
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
-/* The parser of expressions; the parser of statements uses it. */
+/* State of the parser of expressions, which the parser of statements uses too. */
 typedef struct osh_jparser {
     osh_jrun *r;
     osh_jtoken *at;
-    int n_loops; // loops around the current position
+    int n_loops; // number of loops that enclose the current position
 } osh_jparser;
 osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
@@ -195,12 +197,13 @@ bool osh_jparse_take_op(osh_jparser *p, const char *op);
 bool osh_jparse_take_name(osh_jparser *p, const char *name);
 void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
-void osh_jparse_fail(osh_jparser *p, const char *wanted); // reports the current token and `wanted`
+void osh_jparse_fail(osh_jparser *p, const char *wanted); // reports the current token and what is
+                                                          // wanted instead
 osh_jnode *osh_jparse_expr(osh_jparser *p);
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // one expression, or several with commas
-/* Parses "| name(...) | name is name" after an operand. */
+/* Parses the filters and tests after an operand: "| name(...)", "is name". */
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
-/* Parses "name(...)" after the |. operand NULL: the text of a block. */
+/* Parses "name(...)" after a |. If `operand` is NULL, the filter works on the text of a block. */
 osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
@@ -212,58 +215,62 @@ osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
 osh_jv osh_jv_view(const char *s, size_t n); // a string; its bytes must live as long as the run
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
-osh_jv osh_jv_word(const char *s); // s: a constant of the program
+osh_jv osh_jv_word(const char *s); // s is a constant of the program
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
-const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: no such key
-bool osh_jv_is(osh_jv v, const char *word); // v is the string `word`
+const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: the key is absent
+bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // < 0, 0, > 0; fails if Python's < fails
+int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // the items for a `for` loop; NULL: failed
+osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // returns the items for a `for` loop; NULL: failure
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);
-bool osh_jv_is_num(osh_jv v);  // a bool is a number, too
+bool osh_jv_is_num(osh_jv v);  // true for a bool too
 double osh_jv_num(osh_jv v);
-int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // an int or a bool
+int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // returns an int, or a bool as 0 or
+                                                               // 1
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 
 osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // Python's str
-/* opts: ensure_ascii, indent, separators, sort_keys. */
+/* Converts v to JSON. opts: ensure_ascii, indent, separators, sort_keys. */
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);
 /* Returns the text of the buffer as a string, and frees the buffer. */
 osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
-int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // code points
-/* from, to, step: in code points. */
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // number of code points
+/* Slices a string. `from`, `to` and `step` count code points. */
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
-/* sides: 1 left, 2 right, 3 both. chars NONE: white space. */
+/* Removes characters from the sides of s; 1: left, 2: right, 3: both. `chars` NONE: white space. */
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
-/* how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's str.title. */
+/* Changes the case. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's
+ * str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // SIZE_MAX: not found
-bool osh_jcp_is_space(uint32_t cp); // str.isspace
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // byte position of `part`;
+                                                                       // SIZE_MAX: not found
+bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 
 /* ---- functions that are called by name: jinja_filter.c, jinja_is.c, jinja_method.c ---- */
 
 enum { OSH_J_MAX_ARGS = 8 };
 typedef struct osh_jargs {
     osh_jv self;                 // operand of a filter or a test; object of a method
-    osh_jv at[OSH_J_MAX_ARGS];   // [parameter]; UNDEF with s NULL: not given
-    osh_jv more;                 // LIST: further positional arguments, if params ends in "*"
-    osh_jv named;                // DICT: named arguments, likewise
+    osh_jv at[OSH_J_MAX_ARGS];   // value of each parameter; UNDEF with s NULL: not given
+    osh_jv more;                 // LIST of further positional arguments, if params ends in "*"
+    osh_jv named;                // DICT of further named arguments, if params ends in "*"
 } osh_jargs;
 typedef struct osh_jbuiltin {
     const char *name;
     osh_jv (*call)(osh_jrun *r, const osh_jargs *a);
-    const char *params; // "old new count?": ? is optional; "*" at the end: any more
-    unsigned of;        // methods: bits 1 << osh_jv_kind of their objects
+    const char *params; // such as "old new count?": ? marks an optional one; "*" at the end allows
+                        // more
+    unsigned of;        // for methods: bits 1 << osh_jv_kind of the objects that have it
 } osh_jbuiltin;
 bool osh_jarg_given(osh_jv v);
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
@@ -271,7 +278,7 @@ const osh_jbuiltin *osh_jtest_find(osh_jv name);
 const osh_jbuiltin *osh_jmethod_find(osh_jv self, osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);
 void osh_jargs_bind(osh_jrun *r, osh_jargs *a, const osh_jbuiltin *fn, osh_jv list, osh_jv named);
-osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // object.name
-osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key);  // object[key]
+osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // evaluates object.name
+osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key);  // evaluates object[key]
 osh_jv osh_jinja_strftime(osh_jrun *r, osh_jv format);
 #endif

@@ -1,4 +1,4 @@
-/* jinja_is.c - the tests: the names that may follow `is`. */
+/* jinja_is.c - the tests that may follow `is`. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -46,7 +46,8 @@ static osh_jv test_divisibleby(osh_jrun *r, const osh_jargs *a)
     return osh_jv_bool(by == -1 || (by && v % by == 0));
 }
 
-/* Python's `is`, if the result does not depend on how Python stores a value. */
+/* Does the same as Python's `is` where the result does not depend on how Python stores a value.
+ * Fails for other values. */
 static osh_jv test_sameas(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv x = a->self, y = a->at[0];

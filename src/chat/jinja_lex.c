@@ -16,9 +16,9 @@ typedef struct lexer {
     size_t n, at;
     osh_jtoken *tokens;
     size_t n_tokens, cap;
-    int n_open;         // open brackets
+    int n_open;         // number of open brackets
     char open[OSH_JINJA_MAX_DEPTH];
-    bool line_start;    // the last tag removed a newline, or nothing was read yet
+    bool line_start;    // true if the last tag removed a newline or the text begins here
 } lexer;
 
 static osh_jtoken *lexer_add(lexer *x, osh_jtoken_kind kind)
@@ -67,7 +67,7 @@ static size_t before_space(const lexer *x, size_t from, size_t end)
     return end;
 }
 
-/* Adds the text before the tag at `end`; sign is the character after the first two of the tag. */
+/* Adds the text before the tag at `end`. `sign` is the character after the first two of the tag. */
 static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign)
 {
     size_t stop = end;
@@ -85,8 +85,8 @@ static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign
     lexer_advance(x, end);
 }
 
-/* Moves after the end of a tag at `to`, and over the white space that it removes; sign is the
- * character before that end. */
+/* Moves to the position after the end of a tag at `to`, and over the white space that this end
+ * removes. `sign` is the character before the end. */
 static void lexer_end_tag(lexer *x, size_t to, char sign, bool trim)
 {
     if (sign == '-') to = after_space(x, to);
@@ -99,14 +99,16 @@ static void lex_comment(lexer *x)
 {
     for (size_t i = x->at + 2; i + 1 < x->n; i++)
         if (x->s[i] == '#' && x->s[i + 1] == '}') {
-            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // the sign of {#- is not the sign of #}
+            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // in {#-#} the - belongs to the beginning,
+                                                         // not to the end
             lexer_end_tag(x, i + 2, sign, true);
             return;
         }
     osh_jrun_fail(x->r, OSH_E_FORMAT, "a comment '{#' without '#}'");
 }
 
-/* Reads {% raw %} up to its end, from the {%. Returns false if it is another tag. */
+/* Reads {% raw %} and its text up to {% endraw %}, from the {% on. Returns false if it is another
+ * tag. */
 static bool lex_raw(lexer *x)
 {
     size_t i = x->at + 2, end;
@@ -142,7 +144,8 @@ static bool is_name_char(char c)
     return is_digit_char(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Copies digits, with single underscores between them, to `to`; returns the position after them. */
+/* Copies digits, which may have single underscores between them, to `to`. Returns the position
+ * after them. */
 static size_t lex_digits(const lexer *x, size_t at, char *to, size_t *n)
 {
     while (at < x->n && (is_digit_char(x->s[at]) ||
@@ -190,7 +193,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* Reads the code point after \x, \u or \U; s[at] is that letter. Appends it to out. */
+/* Reads the code point of \x, \u or \U and appends it to `out`. s[at] is the letter. */
 static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
 {
     int want = x->s[at] == 'x' ? 2 : x->s[at] == 'u' ? 4 : 8;
@@ -210,7 +213,7 @@ static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
         *n += osh_utf8_encode(out + *n, cp);
 }
 
-/* Reads one escape at the backslash s[at]; returns the position after it. */
+/* Reads one escape; s[at] is the backslash. Returns the position after it. */
 static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -234,7 +237,7 @@ static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
         return at + k;
     }
     if (c == 'N') osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the escape '\\N' of a string");
-    out[(*n)++] = '\\'; // Python keeps an unknown escape, too
+    out[(*n)++] = '\\'; // Python also keeps the backslash of an unknown escape
     return at + 1;
 }
 
@@ -346,8 +349,8 @@ static void lex_all(lexer *x)
     lexer_add(x, OSH_JT_END);
 }
 
-/* Returns the source as valid UTF-8, with CRLF and CR as one newline, and without the last
- * newline. */
+/* Returns the source as valid UTF-8. CRLF and CR become one newline, and the last newline is
+ * removed. */
 static osh_jv clean_source(osh_jrun *r, const char *text, size_t n)
 {
     osh_jv v = osh_jv_none();

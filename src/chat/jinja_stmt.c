@@ -1,4 +1,4 @@
-/* jinja_stmt.c - parses statements: tokens to nodes. Their children:
+/* jinja_stmt.c - parses statements: tokens to nodes. The nodes have these children:
  *
  *   TEXT value     PRINT first     SCOPE body     FILTER_BLOCK first, body
  *   FOR         target, first: iterable and filter (or none), body, other: else
@@ -22,7 +22,7 @@ static void take_tag_end(osh_jparser *p)
     else p->at++;
 }
 
-/* Takes {% name %}, the tag that parse_body stopped at. */
+/* Takes the tag {% name %}, at which parse_body has stopped. */
 static void take_tag(osh_jparser *p, const char *name)
 {
     if (p->r->rc) return;
@@ -50,7 +50,7 @@ static osh_jnode *parse_target_name(osh_jparser *p)
     return n;
 }
 
-/* Parses the target of a loop or of `set`: a, or a, b, or (a, b). */
+/* Parses the target of a loop or of `set`: "a", "a, b" or "(a, b)". */
 static osh_jnode *parse_target(osh_jparser *p)
 {
     bool bracket = osh_jparse_take_op(p, "(");
@@ -151,7 +151,8 @@ static osh_jnode *parse_params(osh_jparser *p)
     return list;
 }
 
-/* Parses the end of the tag and a separate body, which cannot leave a loop around it. */
+/* Parses the end of the tag and the body. The body is separate: `break` and `continue` in it do not
+ * leave an enclosing loop. */
 static osh_jnode *parse_separate_body(osh_jparser *p, const char *end)
 {
     take_tag_end(p);
@@ -237,7 +238,7 @@ static osh_jnode *parse_tag(osh_jparser *p)
     if (osh_jparse_take_name(p, "with")) return parse_with(p);
     if (osh_jparse_take_name(p, "break")) return parse_jump(p, OSH_JN_BREAK, "break");
     if (osh_jparse_take_name(p, "continue")) return parse_jump(p, OSH_JN_CONTINUE, "continue");
-    // `generation` marks text for the training of the model; the output is that of its body
+    // `generation` marks text for training. Its output is the output of its body.
     if (osh_jparse_take_name(p, "generation")) {
         osh_jnode *n = osh_jparse_new(p, OSH_JN_SCOPE);
         int loops = p->n_loops;
@@ -281,7 +282,8 @@ static osh_jnode *parse_item(osh_jparser *p)
     return n;
 }
 
-/* Parses up to a tag of `ends`, which is not taken; ends NULL: up to the end of the template. */
+/* Parses up to a tag that `ends` lists, which is not taken. `ends` NULL: up to the end of the
+ * template. */
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
 {
     static const char *const none[] = {NULL};

@@ -13,7 +13,7 @@ typedef struct writer {
     osh_jrun *r;
     osh_buf *b; // view
     bool ascii, sort;
-    osh_jv indent;         // NONE, or the indent of one level
+    osh_jv indent;         // indent of one level, or NONE
     const char *item, *colon;
     size_t n_item, n_colon;
 } writer;
@@ -236,7 +236,7 @@ static void put_json(writer *w, osh_jv v, int level)
     r->depth--;
 }
 
-/* Returns the indent as text; it is given as a number of spaces or as text. */
+/* Returns the indent as text. v is a number of spaces, or text. */
 static osh_jv indent_text(osh_jrun *r, osh_jv v)
 {
     if (v.kind == OSH_JV_NONE || v.kind == OSH_JV_STR) return v;

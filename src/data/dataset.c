@@ -1,9 +1,9 @@
 /* dataset.c - converts rows to samples: chooses the rows, cuts them, and applies a collator.
  *
  * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
- * rows come in file order (there: by descending length); a shuffle has a seed; padding is not
- * stored (there it is counted in every statistic); concatenation drops one remainder (there: one
- * per 1000 rows). */
+ * rows come in file order (in LLM Compressor by descending length); a shuffle has a seed; padding
+ * is not stored (in LLM Compressor it is part of every statistic); concatenation drops one
+ * remainder (in LLM Compressor one per 1000 rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -18,10 +18,10 @@ typedef struct loader {
     osh_row_reader rows;
     osh_ids ids;      // own; tokens of all samples, in order
     int64_t *offsets; // own; [n + 1]
-    int64_t n, cap;   // samples
-    int64_t n_seen;   // rows read
-    int64_t from, to; // rows of the file to read
-    int64_t n_skip;   // samples before the first one that is kept
+    int64_t n, cap;   // n: samples; cap: samples that `offsets` has memory for
+    int64_t n_seen;   // number of rows read so far
+    int64_t from, to; // first row of the file to read, and the row after the last one
+    int64_t n_skip;   // number of samples to drop before the first one that is kept
     int64_t n_skipped;
 } loader;
 
@@ -55,7 +55,7 @@ static void warn_empty_row(osh_ctx *cx, const osh_lines *lines)
             (long long)at.number);
 }
 
-/* Ends the current sample. Drops it if it has no tokens, or is one of the first n_skip. */
+/* Ends the current sample. Drops it if it has no tokens or is one of the first n_skip samples. */
 static osh_status loader_end_sample(osh_ctx *cx, loader *l)
 {
     if (l->ids.n == l->offsets[l->n]) return OSH_OK;
@@ -93,7 +93,7 @@ done:
 }
 
 /* Finds the rows of the split. *n_rows is the number of rows of the file if the split depends on it
- * or `count` is set, else INT64_MAX. */
+ * or if `count` is true, else INT64_MAX. */
 static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
@@ -109,15 +109,15 @@ done:
     return rc;
 }
 
-/* True if enough rows were read; limit 0: never. */
+/* True if at least `limit` rows were read. limit 0: never true. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (!limit) return false;
     return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
 }
 
-/* Finds the kind of the rows, if it is unknown, from row `which`, or the first row after it that is
- * not blank. */
+/* Finds the kind of the rows if it is not known, from row `which` or the next row that is not
+ * blank. */
 static osh_status loader_find_kind(osh_ctx *cx, loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
@@ -180,11 +180,12 @@ done:
     return rc;
 }
 
-/* place[row] = position of the row after the shuffle (Fisher-Yates from the back). */
+/* Shuffles rows: place[row] is the position of the row after the shuffle (Fisher-Yates from the
+ * last row to the first). */
 static osh_status shuffle(osh_ctx *cx, uint32_t *place, int64_t n, uint64_t seed)
 {
     osh_status rc = OSH_OK;
-    uint32_t *order = NULL; // own; position -> row
+    uint32_t *order = NULL; // own; row at each position
 
     OSH_NEW(cx, order, n);
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
@@ -200,17 +201,18 @@ done:
     return rc;
 }
 
-typedef struct span { // tokens of one row in the ids of a reading
+typedef struct span { // tokens of one row in reading.ids
     int64_t at, n;
 } span;
 
-typedef struct reading { // the rows of one pass over the file
+typedef struct reading { // rows that one pass over the file reads
     osh_ids ids; // own
-    span *spans; // own; by position, from the first position of the pass
+    span *spans; // own; indexed by position, from the first position of the pass on
 } reading;
 
-/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them: ids are
- * in file order, spans by position. place is indexed by the rows of the split. */
+/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them: `ids`
+ * has them in file order, `spans` by position. `place` has the position of each row of the split.
+ * */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {
@@ -262,8 +264,8 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. For concatenation it is estimated from the average
- * length of the rows so far; a row of text has at most max_seq_length tokens. */
+/* Returns the number of rows to read next. A row of text has at most max_seq_length tokens; for
+ * concatenation, the number is estimated from the average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit - l->n_seen;
@@ -364,7 +366,7 @@ static void loader_deinit(osh_ctx *cx, loader *l)
     osh_row_reader_deinit(cx, &l->rows);
 }
 
-/* Moves the samples to *out. */
+/* Gives the samples to *out. */
 static void loader_give_samples(loader *l, osh_dataset *out)
 {
     *out = (osh_dataset){.ids = l->ids.ids, .offsets = l->offsets, .n = l->n};
@@ -391,14 +393,15 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text when it is tokenized, before concatenation. It cuts ids only in the
-     * collator, but not in the one that pads. */
+    /* LLM Compressor cuts text when it is tokenized, before concatenation. It cuts ids only in its
+     * collators, except in the one that pads. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));
     OSH_TRY(loader_check_any(cx, &l));
     if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l));
-    /* Text padded to one length has no shortest sample: only padding would be cut. */
+    /* If all texts are padded to one length, truncation to the shortest sample would cut only
+     * padding. */
     bool padded = opt->pad_to_max_length && !opt->concatenate && l.rows.kind == OSH_ROW_TEXT;
     if (collator_is(opt, "truncation") && !padded) loader_truncate_batches(&l);
     if (l.n < asked)
@@ -410,7 +413,7 @@ done:
     return rc;
 }
 
-/* Sets *n_out to the number of windows in [first, first + count) out of n. */
+/* Sets *n_out to the number of windows that w selects out of n: those in [first, first + count). */
 static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
                                  const osh_dataset_windows *w, const char *path)
 {
@@ -455,7 +458,7 @@ done:
     return rc;
 }
 
-/* Returns the number of tokens up to the end of the last window to keep; 0: all. */
+/* Returns the number of tokens up to the end of the last window to keep. 0: all tokens. */
 static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
 {
     int64_t last, wanted;
@@ -495,7 +498,7 @@ done:
     return rc;
 }
 
-/* Loads rows [first, first + count) of a file that is not a .txt. */
+/* Loads the rows that w selects, [first, first + count), of a file that is not a .txt. */
 static osh_status loader_load_rows(osh_ctx *cx, osh_dataset *out, loader *l,
                                    const osh_dataset_windows *w)
 {

@@ -13,23 +13,23 @@ typedef enum {
 typedef struct osh_row_reader {
     const osh_dataset_options *opt; // view
     osh_tokenizer *tok;             // view; may be NULL
-    bool json;                      // rows are JSON objects; else text
-    bool cut_ids;                   // input_ids are cut to max_seq_length; text always is
-    osh_row_kind kind;              // kind of all rows; known after the first
-    struct osh_chat *chat;          // own: for OSH_ROW_CHAT and OSH_ROW_COLUMNS
+    bool json;                      // true: rows are JSON objects; false: they are text
+    bool cut_ids;                   // input_ids are cut to max_seq_length, as text always is
+    osh_row_kind kind;              // kind of all rows; known after the first row
+    struct osh_chat *chat;          // own: template of the kinds OSH_ROW_CHAT and OSH_ROW_COLUMNS
     osh_ids special;                // own: ids before and after a text
     int64_t n_before;               // number of ids before a text
 } osh_row_reader;
 
-/* A file name of a kind that shape.h does not know is an error. */
+/* Initializes a reader. Fails if shape.h does not know the kind of the file by its name. */
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
                                osh_tokenizer *tok);
 void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r);
-/* Finds the kind of the rows from this line. Does nothing if it is known. */
+/* Finds the kind of the rows from this line. Does nothing if the kind is known. */
 osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines);
 /* Opens the lines of opt->path with the columns that the options need. */
 osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt);
-/* Appends the tokens of this line to ids. *blank is true if the line is white space, which is not a
+/* Appends the tokens of this line to ids. *blank is true if the line is white space and so not a
  * row. */
 osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines *lines,
                         bool *blank);

@@ -1,5 +1,5 @@
-/* folder.c - chooses the data files of a directory: of {b.jsonl, a.jsonl.zst, README.md},
- * a.jsonl.zst and then b.jsonl. */
+/* folder.c - chooses the data files of a directory. From {b.jsonl, a.jsonl.zst, README.md} it
+ * chooses a.jsonl.zst, then b.jsonl. */
 #include "data/folder.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static osh_status refuse_kind(osh_ctx *cx, const char *path)
         path);
 }
 
-/* Keeps the names of data files, as paths, and drops the others. */
+/* Keeps the names of data files, as paths, and drops all others. */
 static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
                                    const char *dir)
 {
@@ -43,7 +43,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // dropped names move to the end
+            names[i] = names[kept]; // dropped names are moved to the end
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {

@@ -1,5 +1,5 @@
-/* lines.c - reads a file in chunks, decompresses it, converts rows to lines if they are not lines,
- * and cuts at \n.
+/* lines.c - reads a file in chunks, decompresses it, converts rows that are not lines to lines, and
+ * cuts the text at \n.
  *
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
@@ -22,37 +22,37 @@ enum { CHUNK = 1 << 18 };
 
 struct osh_lines {
     osh_file *file;     // own
-    int64_t at;         // bytes read from the file
-    int64_t n_total;    // bytes after decompression
-    ZSTD_DCtx *zstd;    // own; NULL: no .zst
-    z_stream *gz;       // own; NULL: no .gz
+    int64_t at;         // number of bytes read from the file
+    int64_t n_total;    // number of bytes after decompression
+    ZSTD_DCtx *zstd;    // own; NULL: the file is not a .zst
+    z_stream *gz;       // own; NULL: the file is not a .gz
     osh_shape *shape;   // own; NULL: the rows are lines
-    size_t zstd_bytes;  // memory counted for zstd
-    char **files;       // own [n_files]: read in order; NULL: only `file`
-    int64_t *first;     // own [n_files]: number of the first line of each opened file
+    size_t zstd_bytes;  // bytes counted for zstd's memory
+    char **files;       // own [n_files]: paths, read in order; NULL: only `file`
+    int64_t *first;     // own [n_files]: number of the first line of each file opened so far
     size_t n_files, n_open;
-    int64_t n_lines;    // complete lines of all files
+    int64_t n_lines;    // number of complete lines of all files
     bool shaped;        // some lines were made by osh_shape
-    char head[4]; // first bytes of a file, which may be a byte order mark
+    char head[4]; // first bytes of the file, which may be a byte order mark
     size_t n_head;
-    bool begun;         // the head was checked
-    int64_t part_bytes, part_lines; // in this file: bytes with the mark, and lines in them
-    int64_t mark;       // bytes of the mark
+    bool begun;         // the head of the file was checked
+    int64_t part_bytes, part_lines; // bytes of this file with its mark, and lines in them
+    int64_t mark;       // bytes of the byte order mark
     osh_utf8 utf8;      // checks the bytes after the mark
     const char *column; // column for osh_shape
-    bool rows;          // read rows of any kind of file; else lines
-    char last;          // last byte of text
+    bool rows;          // true: reads rows of any kind of file; false: reads lines
+    char last;          // last byte of `text`
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
     ZSTD_inBuffer in;   // view of packed
-    bool more_to_flush; // the last call filled the chunk
-    bool in_frame;      // inside a frame: the file must not end
-    osh_buf text;       // output bytes; those before start are used up
+    bool more_to_flush; // zstd's last call filled the chunk, so it may have more output
+    bool in_frame;      // inside a zstd frame: the file must not end here
+    osh_buf text;       // output bytes; those before `start` were used
     size_t start;
-    size_t line_bytes;  // bytes of this line before start
-    size_t newline;     // position of the \n in text, if line_ends
+    size_t line_bytes;  // bytes of this line that are before `start`
+    size_t newline;     // position of the \n in `text`, if line_ends is true
     bool in_line, shown, line_ends;
-    bool file_ends;     // no bytes follow text
+    bool file_ends;     // no bytes follow those of `text`
     bool as_they_are;
     int64_t number;
 };
@@ -62,7 +62,7 @@ static void gz_free(void *cx, void *p) { osh_free(cx, p); }
 
 static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
-    enum { GZIP = 16 + MAX_WBITS }; // expects gzip's header and trailer
+    enum { GZIP = 16 + MAX_WBITS }; // expects the header and trailer of gzip
     osh_status rc = OSH_OK;
     OSH_NEW(cx, l->gz, 1);
     *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
@@ -82,7 +82,7 @@ static void part_close(osh_ctx *cx, osh_lines *l)
     osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
 }
 
-/* Opens one file; the files of a directory are opened in order. */
+/* Opens one file. The files of a directory are opened one after the other. */
 static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -148,7 +148,7 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     osh_free(cx, l);
 }
 
-/* Reads up to CHUNK bytes of the file; *n is 0 at its end. */
+/* Reads up to CHUNK bytes of the file. *n is 0 at the end of the file. */
 static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
 {
     int64_t left = osh_file_bytes(l->file) - l->at;
@@ -160,8 +160,8 @@ static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* Counts the memory that the decompressor has allocated since the last call: its window is as large
- * as the file says. */
+/* Counts the memory that the decompressor has allocated since the last call. The file chooses the
+ * size of its window. */
 static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);
@@ -199,7 +199,7 @@ done:
     return rc;
 }
 
-/* Decompresses part of a .gz, which may have several members, one after the other. */
+/* Decompresses a part of a .gz, which may have several members, one after the other. */
 static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -264,13 +264,13 @@ static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes,
                     (long long)l->part_bytes + (long long)at);
 }
 
-/* Fails if the next bytes, or the end of the file with n 0, are not UTF-8. */
+/* Fails if the next bytes are not UTF-8. n 0: the file ends here. */
 static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: in the bytes before these
+    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: in bytes that came before
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
                     "%s: byte 0x%02X in line %lld, at byte %lld of the text, begins no character "
@@ -279,7 +279,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
                     (long long)(l->mark + l->utf8.start));
 }
 
-/* Appends bytes after the mark of a file to l->text; n 0: the file ends. */
+/* Appends bytes after the byte order mark to l->text. n 0: the file ends. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -294,7 +294,7 @@ done:
     return rc;
 }
 
-/* Checks the head for a byte order mark, when it is complete or the file ends. */
+/* Checks the head of a file for a byte order mark, once the head is complete or the file ends. */
 static osh_status head_put(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -312,7 +312,7 @@ done:
     return rc;
 }
 
-/* Takes the next bytes of the file, decompressed; n 0: the file ends. */
+/* Processes the next bytes of the file after decompression. n 0: the file ends. */
 static osh_status part_feed(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -324,13 +324,13 @@ done:
     return rc;
 }
 
-/* Appends the next bytes to l->text, after dropping those before l->start. */
+/* Drops the bytes of l->text before l->start, then appends the next bytes. */
 static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
 
-    if (l->start) { // drop the used bytes
+    if (l->start) { // drops the used bytes
         memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
         l->text.len -= l->start;
         l->start = 0;
@@ -349,7 +349,8 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));
-    } while (l->text.len == had && !l->file_ends); // other columns of a .csv give no bytes
+    } while (l->text.len == had && !l->file_ends); // columns of a .csv that are not wanted give no
+                                                   // bytes
 done:
     return rc;
 }
@@ -394,7 +395,7 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // a \r belongs to the end of the line, or is shown again later
+    // A \r is part of the end of the line, or is shown again by the next call.
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;
@@ -443,7 +444,7 @@ done:
 
 osh_place osh_lines_place(const osh_lines *l)
 {
-    size_t k = l->n_open; // number of opened files; the line may be in an earlier one
+    size_t k = l->n_open; // k: number of opened files, until the loop finds the file of the line
     if (!l->files) return (osh_place){osh_file_path(l->file), "line", l->number};
     while (k > 1 && l->first[k - 1] > l->number) k--;
     return (osh_place){l->files[k - 1], l->shaped ? "row" : "line",

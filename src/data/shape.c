@@ -1,5 +1,5 @@
-/* shape.c - converts .json and .csv files to lines of JSON objects, byte by byte: rows and fields
- * are never held, and may have any length. */
+/* shape.c - converts .json and .csv files to lines of JSON objects, byte by byte. Rows and fields
+ * are not kept in memory and may have any length. */
 #include "data/shape.h"
 
 #include <string.h>
@@ -15,21 +15,23 @@ struct osh_shape {
     const char *path;   // view
     osh_status (*byte)(osh_ctx *cx, osh_shape *s, osh_buf *to, char c);
     osh_status (*end)(osh_ctx *cx, osh_shape *s, osh_buf *to);
-    int64_t row;        // number from 1, for messages
-    /* .json */
+    int64_t row;        // number of the row, from 1, for messages
+    /* The members below are for a .json. */
     int64_t depth;      // open brackets
-    bool list, over;    // the file is a list; the list has ended
+    bool list, over;    // list: the file is a list; over: the list has ended
     bool item;          // a row has begun since the last comma of the list
     bool in_string, escaped;
-    /* .csv */
-    const char *column; // view
-    osh_buf header, name; // own: all names, for a message; the current name
+    /* The members below are for a .csv. */
+    const char *column; // view: name of the wanted column
+    osh_buf header, name; // own: header: all names, for a message; name: the current name
     osh_buf keys;         // own: names of all columns as JSON text, each with a NUL
-    size_t key;           // position of the current field's name in keys
+    size_t key;           // position in `keys` of the current field's name
     bool all;
-    int64_t n_columns, which, at; // wanted column in `which`, -1: not seen yet; current field
-    bool in_header, quoted, closing, cr; // closing: after a quote in quotes; cr: after a \r
-    bool any;           // bytes of this field were read
+    int64_t n_columns, which, at; // index of the wanted column (-1: not yet
+                                  // found) and of the current field
+    bool in_header, quoted, closing, cr; // closing: the last byte was a quote inside quotes; cr: it
+                                         // was a \r
+    bool any;           // the current field has bytes
 };
 
 const char *osh_data_kind(const char *path)
@@ -95,7 +97,7 @@ static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     }
     if (c == ' ' || c == '\t' || c == '\r') return buf_put_byte(cx, to, ' ');
     if (c == '\n') {
-        bool ends = !s->depth && s->item; // one object may take several lines
+        bool ends = !s->depth && s->item; // an object may have several lines
         if (ends) s->row++, s->item = false;
         return buf_put_byte(cx, to, ends ? '\n' : ' ');
     }
@@ -138,7 +140,7 @@ static osh_status csv_put(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     return buf_put_byte(cx, &s->name, c);
 }
 
-/* Writes the text before the first byte of a field. */
+/* Writes the text that precedes the first byte of a field. */
 static osh_status csv_begin(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -155,7 +157,7 @@ done:
     return rc;
 }
 
-/* Ends a field: writes the text after its last byte. */
+/* Ends a field: writes the text that follows its last byte. */
 static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -200,7 +202,7 @@ static osh_status csv_no_column(osh_ctx *cx, const osh_shape *s)
 static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
-    if (!s->any && !s->at) goto done; // an empty line
+    if (!s->any && !s->at) goto done; // the line is empty
     OSH_TRY(csv_field(cx, s, to));
     if (s->in_header) {
         if (s->which < 0 && !s->all) OSH_TRY(csv_no_column(cx, s));
@@ -247,7 +249,7 @@ static osh_status csv_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
         else OSH_TRY(csv_put(cx, s, to, c));
         goto done;
     }
-    if (s->closing && c == '"') { // two quotes are one
+    if (s->closing && c == '"') { // two quotes in quotes are one quote
         s->closing = false;
         OSH_TRY(csv_put(cx, s, to, c));
         goto done;

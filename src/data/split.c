@@ -1,6 +1,6 @@
-/* split.c - reads splits as datasets' ReadInstruction does: one % makes both bounds percents, which
- * are rounded to the nearest row, half to even; bounds may count from the end, and are limited to
- * the rows that exist. */
+/* split.c - reads splits as datasets' ReadInstruction does. If one bound has a %, both are
+ * percents. Percents are rounded to the nearest row, ties to the even one. Bounds may count from
+ * the end, and are limited to the rows that exist. */
 #include "data/split.h"
 
 #include <ctype.h>
@@ -16,7 +16,7 @@ typedef struct bound {
     int64_t value;
 } bound;
 
-/* Reads "10%", "-5", "1_000" or nothing, and moves *at after it. */
+/* Reads a bound, such as "10%", "-5" or "1_000", or nothing, and moves *at to its end. */
 static bool read_bound(bound *b, const char **at)
 {
     char digits[20];
@@ -31,7 +31,7 @@ static bool read_bound(bound *b, const char **at)
         digits[n++] = *s;
     }
     digits[n] = 0;
-    if (!n) return !below; // no bound
+    if (!n) return !below; // there is no bound
     b->given = true, b->value = strtoll(digits, NULL, 10) * (below ? -1 : 1);
     if ((b->percent = *s == '%')) s++;
     *at = s;
@@ -48,7 +48,7 @@ const char *osh_split_part(const char *text, int i, size_t *n)
     return s;
 }
 
-/* Reads a name, and its rows in brackets if any, from n bytes. */
+/* Reads n bytes: a name, and rows in brackets if there are any. */
 static bool read_split(bound *from, bound *to, const char *text, size_t n)
 {
     char part[MAX_PART];
@@ -63,7 +63,7 @@ static bool read_split(bound *from, bound *to, const char *text, size_t n)
     return !strcmp(s, "]");
 }
 
-/* Returns the row of a bound in a file with n rows; `missing` if the bound is not given. */
+/* Returns the row of a bound in a file with n rows. If there is no bound, returns `missing`. */
 static int64_t bound_row(const bound *b, bool percent, int64_t n, int64_t missing)
 {
     int64_t row = !b->given ? missing

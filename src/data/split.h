@@ -1,12 +1,13 @@
-/* split.h - finds the rows of "train[:512]", "train[10%:20%]" or "train[:50]+test[:50]". */
+/* split.h - finds the rows that a split such as "train[:512]", "train[10%:20%]" or
+ * "train[:50]+test[:50]" selects. */
 #ifndef OSH_SPLIT_H
 #define OSH_SPLIT_H
 #include "base/base.h"
 
-/* Checks a split; text NULL: all rows. *wants_count is true if the rows depend on the number of
- * rows of the file. The names of the splits are not checked. */
+/* Checks a split. A `text` of NULL means all rows. *wants_count is true if the rows depend on the
+ * number of rows of the file. The names of the splits are not checked. */
 osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text);
-/* Returns part i of a sum, a view of text with *n bytes; NULL if there is none. */
+/* Returns part i of the sum, a view of `text` with *n bytes, or NULL if there are fewer parts. */
 const char *osh_split_part(const char *text, int i, size_t *n);
 /* True if every part has its rows in brackets. */
 bool osh_split_is_sliced(const char *text);

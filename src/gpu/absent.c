@@ -1,4 +1,4 @@
-/* absent.c - the functions of gpu.h in a binary without CUDA: those that can fail return
+/* absent.c - defines the functions of gpu.h in a binary without CUDA. Those that can fail return
  * OSH_E_UNSUPPORTED. */
 #include "gpu/gpu.h"
 #ifndef OSH_CUDA_BUILT

@@ -1,6 +1,7 @@
-/* blas.cu - products by cuBLASLt, Cholesky factors and inverses of triangles by cuSOLVER.
+/* blas.cu - multiplies with cuBLASLt, and computes Cholesky factors and inverses of triangles with
+ * cuSOLVER.
  *
- * Both libraries are opened with the GPU: the program starts without them.
+ * Both libraries are opened when the GPU is opened; a machine without GPU does not need them.
  *
  * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is computed as C^T =
  * B^T A^T. F32 is multiplied in F32 (pedantic) unless the caller asks for TF32. A sum is never
@@ -12,13 +13,14 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Each ragged batch has shapes of its own: 64 batches of a model with four widths have about 600
- * shapes, its solves 210 more. A new plan replaces the oldest one when there are MAX_PLANS. */
+/* MAX_PLANS: the batches of a run may differ in shape. 64 batches of a model with four widths have
+ * about 600 shapes, its solves 210 more. If there are MAX_PLANS plans, a new one replaces the
+ * oldest. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // bytes; no algorithm asks for more
-enum { ANSWERS = 4 }; // algorithms of cuBLASLt's list that are tried
+enum { MAX_ALIGN = 16 }; // bytes; no algorithm needs more
+enum { ANSWERS = 4 }; // number of algorithms of cuBLASLt's list that are tried
 
-/* The functions of each library that this file calls. */
+/* Functions of each library that this file calls. */
 #define LT_CALLS(CALL)                                                                             \
     CALL(cublasLtGetVersion) CALL(cublasLtCreate) CALL(cublasLtDestroy) CALL(cublasLtMatmul)       \
     CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy)                                 \
@@ -32,45 +34,46 @@ enum { ANSWERS = 4 }; // algorithms of cuBLASLt's list that are tried
     CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
     CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
-/* The key of a plan: all that decides the algorithm of a product. n_like 0: the algorithm is that
- * for n_batch, which is more than one. */
+/* Key of a plan: the properties that decide the algorithm of a product. n_like 0: the algorithm is
+ * chosen for n_batch, which is above 1. */
 typedef struct shape {
     int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
 typedef struct plan {
-    struct plan *next; // view: next plan of the bucket
+    struct plan *next; // view: next plan of the same bucket
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // own: in cuBLASLt's order: first is b, second is a
+    cublasLtMatrixLayout_t c, first, second; // own: matrices in cuBLASLt's order: `first` is b,
+                                             // `second` is a
     cublasLtMatmulAlgo_t algo;
-    size_t workspace; // bytes that the algorithm wants
-    bool one_by_one;  // the algorithm takes no batch of this size
-    bool lenient;     // F32 with an algorithm of the default mode: no pedantic one exists
+    size_t workspace; // bytes of workspace that the algorithm needs
+    bool one_by_one;  // the algorithm does not support a batch of this size
+    bool lenient;     // the product is F32 in the default mode: no pedantic algorithm exists
 } plan;
 
 struct osh_cuda_blas {
-    void *lt_file, *solver_file; // own: handles of dlopen
+    void *lt_file, *solver_file; // own: handles of the two libraries (dlopen)
 #define CALL(name) decltype(&::name) name;
     LT_CALLS(CALL)
     SOLVER_CALLS(CALL)
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // own: a ring in the order of creation
+    plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
     plan *buckets[BUCKETS];      // view: lists of plans, by the hash of their shape
-    int64_t n_plans;             // created so far
-    const plan *latest;          // view: plan of the latest product
-    pthread_mutex_t lock;        // guards the plans
+    int64_t n_plans;             // number of plans created so far
+    const plan *latest;          // view: plan of the last product
+    pthread_mutex_t lock;        // protects the plans
 };
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* Opens the first version that exists, on the loader's paths or in the toolkit's usual directory.
- * The library stays in memory after dlclose: driver and libraries keep pointers into each other
- * until the process ends. If no version opens, the error names the dependency that is missing, or
- * else the first version. */
+/* Opens the first version that exists on the loader's paths or in the toolkit's usual directory.
+ * The library stays in memory after dlclose, because driver and libraries keep pointers into each
+ * other until the process ends. If no version can be opened, the error names the missing
+ * dependency, or else the first version. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -100,8 +103,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* The library reports that a call failed; the error of CUDA gives the reason. OSH_OK: CUDA has no
- * error. */
+/* Called after a call of a library failed. Fails with the error of CUDA, which gives the reason.
+ * Returns OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -187,7 +190,7 @@ static cudaDataType_t blas_type(int32_t dtype)
 }
 
 /* Returns the alignment in bytes that every row of every matrix has. It does not depend on the
- * first row. */
+ * position of the first row. */
 static int32_t mat_align(const osh_cuda_mat *x)
 {
     size_t all =
@@ -226,8 +229,8 @@ done:
     return rc;
 }
 
-/* Sets the plan to the first algorithm of the list that runs in the workspace. *found false: there
- * is none. */
+/* Sets the plan to the first algorithm of cuBLASLt's list that runs in the workspace. *found is
+ * false if there is none. */
 static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -281,8 +284,8 @@ done:
     return rc;
 }
 
-/* Selects the algorithm of the plan. F32 is pedantic; if no such algorithm exists, the default mode
- * is taken, which does not use TF32 either. */
+/* Selects the algorithm of the plan. F32 uses the pedantic mode. If it has no algorithm, F32 uses
+ * the default mode, which does not use TF32 either. */
 static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -299,7 +302,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // a lost GPU answers so, too
+    if (!found) { // after the loss of the GPU there is no algorithm either
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -310,7 +313,7 @@ done:
     return rc;
 }
 
-/* Sets the batch of the plan to n. *ok false: the algorithm does not take it. */
+/* Sets the batch size of the plan to n. *ok is false if the algorithm does not support it. */
 static osh_status plan_try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -324,8 +327,9 @@ done:
     return rc;
 }
 
-/* Gives a plan whose algorithm was chosen for n_like its own batch size. Every algorithm must take
- * single products: if the one of n_like does not, all sizes use the algorithm of a batch of one. */
+/* Sets the batch size of a plan whose algorithm was chosen for n_like. The algorithm must also
+ * support a batch of 1. If the one for n_like does not, all batch sizes use the algorithm that is
+ * chosen for a batch of 1. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -333,7 +337,7 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the layouts describe a batch of one here
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the layouts now describe a batch of 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
@@ -372,7 +376,7 @@ static plan **plan_bucket(osh_cuda_blas *l, const shape *s)
     return &l->buckets[h % BUCKETS];
 }
 
-/* Returns an empty slot for a new plan; frees the oldest plan if there is none. */
+/* Returns an empty slot for a new plan. Frees the oldest plan if all slots are used. */
 static plan *plan_slot(osh_cuda_blas *l)
 {
     plan *p = &l->plans[l->n_plans % MAX_PLANS];
@@ -387,7 +391,7 @@ static plan *plan_slot(osh_cuda_blas *l)
 static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = plan_bucket(l, s), *p = *bucket; // view
+    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p points to the plans of one bucket
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);
@@ -429,7 +433,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
     const osh_cuda_mat *c = x.c, *a = x.a, *b = x.b;
     osh_gpu *gpu = osh_gpu_of(d);
     osh_cuda_blas *l = gpu->blas;
-    const plan *p = NULL; // view: lives in l
+    const plan *p = NULL; // view: a plan of l
     shape s;
 
     if (!x.m || !x.n || !x.n_batch) return OSH_OK;
@@ -562,7 +566,8 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
     SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
                                t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // waits, so host_work may be freed
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // waits for the GPU, so host_work
+                                                               // may be freed
 done:
     osh_free(cx, host_work);
     return rc;

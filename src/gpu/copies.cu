@@ -7,9 +7,9 @@
  *   page-locked blocks of values ──────────────────► stream of the lane IN        move
  *                                ◄────────────────── stream of the lane OUT       move
  *
- * A small copy shares a piece with its neighbours and is not timed. The GPU's clock times the
+ * Several small copies share a piece and are not timed. The GPU's clock measures the time of all
  * others. A copy counts as hidden if the compute stream had work when the copy was queued. The
- * hidden part of a move is what was done when the work began to wait for it. */
+ * hidden part of a move is the part that was finished when the work began to wait for it. */
 #include "gpu/state.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
@@ -42,7 +42,7 @@ void osh_gpu_ring_deinit(osh_gpu_ring *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-/* Returns room for n <= OSH_GPU_PIECE bytes that no copy uses; waits for it. */
+/* Returns n <= OSH_GPU_PIECE bytes of the ring that no copy uses. Waits for them. */
 static osh_status ring_take(osh_ctx *cx, osh_gpu_ring *r, char **out, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -77,11 +77,11 @@ done:
     return rc;
 }
 
-/* True if the compute stream has work that is not done. */
+/* True if the compute stream has unfinished work. */
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    if (yes) (void)cudaGetLastError(); // cudaErrorNotReady is an answer, not a failure
+    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which is no failure here
     return yes;
 }
 
@@ -90,16 +90,16 @@ typedef struct copying {
     const void *from;
     size_t n;
     cudaMemcpyKind kind;
-    bool hidden; // the compute stream has work
+    bool hidden; // the compute stream had work when the copy was queued
 } copying;
 
-/* Queues one copy on the stream of the ring, counts it and, if it is large, times it. */
+/* Queues one copy on the stream of the ring and counts it. A large copy is timed. */
 static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const copying &x)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
     cudaStream_t s = ahead ? c->copy : c->compute;
-    osh_gpu_copy *t = NULL; // view: in r
+    osh_gpu_copy *t = NULL; // view: element of r
 
     pthread_mutex_lock(&c->lock);
     (ahead                              ? c->count.ahead_bytes
@@ -132,7 +132,7 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        // negative: done before that
+        // A negative time means that the copy ended before the work waited.
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
@@ -168,13 +168,14 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 /* ---- the calls of the type ---- */
 static size_t piece_bytes(size_t n) { return n < OSH_GPU_PIECE ? n : (size_t)OSH_GPU_PIECE; }
 
-/* Copies host memory to the GPU through the pieces of a ring. The caller holds the ring's lock. */
+/* Copies host memory to the GPU through the pieces of a ring. The caller holds the lock of the
+ * ring. */
 static osh_status put_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, char *to, const char *from,
                              size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
-    char *room = NULL; // view: in r
+    char *room = NULL; // view: bytes of r
     for (size_t at = 0, n; at < n_bytes; at += n) {
         n = piece_bytes(n_bytes - at);
         OSH_TRY(ring_take(cx, r, &room, n));
@@ -187,17 +188,17 @@ done:
     return rc;
 }
 
-/* Reads a file in whole blocks into the pieces of a ring and copies them to the GPU. A file with
- * direct reads bypasses the page cache. The caller holds the ring's lock. */
+/* Reads a file in whole blocks into the pieces of a ring and copies them to the GPU. If the file is
+ * open for direct reads, they bypass the page cache. The caller holds the lock of the ring. */
 static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const osh_gpu_read *f)
 {
     osh_status rc = OSH_OK;
     const size_t most = OSH_GPU_PIECE - 2 * OSH_BLOCK_BYTES;
-    char *room = NULL; // view: in r
+    char *room = NULL; // view: bytes of r
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // a whole piece begins at a page
+        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // a whole piece begins at a page boundary
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
                            {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
@@ -208,7 +209,7 @@ done:
     return rc;
 }
 
-/* Does the work of osh_gpu_follow. The caller holds the lock of the ring `ahead`. */
+/* Does the work of osh_gpu_follow. The caller holds the lock of the ring that put_ahead uses. */
 static osh_status copies_follow(osh_ctx *cx, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
@@ -246,7 +247,7 @@ static osh_status gpu_put(osh_ctx *cx, osh_device *d, void *to, const void *from
     return rc;
 }
 
-/* True if [p, p + n_bytes) is page-locked memory of osh_cuda_host_alloc or osh_cuda_host_lock. */
+/* True if [p, p + n_bytes) is page-locked memory from osh_cuda_host_alloc or osh_cuda_host_lock. */
 static bool is_pinned(osh_gpu *c, const void *p, size_t n_bytes)
 {
     const char *at = (const char *)p;
@@ -258,7 +259,7 @@ static bool is_pinned(osh_gpu *c, const void *p, size_t n_bytes)
     return yes;
 }
 
-/* Copies page-locked memory without a ring and waits for it. */
+/* Copies page-locked memory to the GPU without a ring, and waits for the copy. */
 static osh_status put_direct(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes,
                              bool hidden)
 {
@@ -277,7 +278,8 @@ static osh_status put_ahead_locked(osh_ctx *cx, osh_gpu *c, char *to, const char
                                    size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    bool hidden = compute_is_busy(c); // asked before the copy stream is made to wait for it
+    bool hidden = compute_is_busy(c); // computed before the copy stream begins to wait for the
+                                      // compute stream
     OSH_TRY(copies_follow(cx, c));
     if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes))
         OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
@@ -310,8 +312,8 @@ done:
     return rc;
 }
 
-/* Copies GPU memory to the host through two pieces: the GPU fills one while the host copies the
- * other. */
+/* Copies GPU memory to the host through two pieces: the GPU fills one while the host copies from
+ * the other. */
 static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
@@ -341,7 +343,7 @@ done:
     return rc;
 }
 
-/* Copies GPU memory to page-locked memory and waits for it. */
+/* Copies GPU memory to page-locked host memory, and waits for the copy. */
 static osh_status get_direct(osh_ctx *cx, osh_gpu *c, void *to, const void *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
@@ -444,7 +446,7 @@ static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, 
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
     osh_gpu_lane *l = &c->lane[lane];
-    // view
+    // view.
     osh_gpu_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_GPU_MOVES] : NULL;
 
     cudaSetDevice(c->ordinal);
@@ -481,19 +483,19 @@ done:
     return rc;
 }
 
-/* ---- memory beside the arena ---- */
+/* ---- memory outside the arena ---- */
 static void *gpu_take(osh_device *d, size_t n_bytes)
 {
     void *p = NULL;
     (void)osh_cuda_stream(d); // makes the GPU current in this thread
     if (cudaMalloc(&p, n_bytes ? n_bytes : 1) == cudaSuccess) return p;
-    (void)cudaGetLastError(); // the caller reports it
+    (void)cudaGetLastError(); // clears the error, which the caller reports
     return NULL;
 }
 
 static void gpu_give(osh_device *d, void *p)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure here was reported before
+    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure was reported by an earlier call
     cudaFree(p);
 }
 

@@ -1,12 +1,13 @@
-/* device.cu - opens and closes a GPU: one allocation for the arena, a stream for all work, another
- * for copies during the work; and page-locked host memory and marks in time. */
+/* device.cu - opens and closes a GPU: with one allocation for the arena, one stream for all work
+ * and one for copies during the work. It also makes page-locked host memory and measures times
+ * between marks. */
 #include "gpu/state.h"
 
 #include "base/nvml.h"
 
 bool osh_cuda_built(void) { return true; }
 
-/* Makes GPU `ordinal` current. Fails if there is no driver, it is too old, or it has no such
+/* Makes GPU `ordinal` current. Fails if there is no driver, if it is too old, or if it has no such
  * GPU. */
 static osh_status gpu_find(osh_ctx *cx, int ordinal)
 {
@@ -45,7 +46,7 @@ bool osh_cuda_present(void)
     int driver = 0, n = 0;
     bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
                cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-    (void)cudaGetLastError(); // a failure is an answer here
+    (void)cudaGetLastError(); // clears the error, which is an expected result here
     return yes;
 }
 
@@ -59,7 +60,8 @@ done:
     return rc;
 }
 
-/* Does nothing useful: its attributes exist only if this binary has code for the GPU. */
+/* A kernel that is never launched: reading its attributes fails if this binary has no code for the
+ * GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 
 /* Reads the properties of the GPU, opens its libraries and sets d->text. */
@@ -93,7 +95,7 @@ done:
     return rc;
 }
 
-/* Allocates the arena, the workspace and the rings; n_bytes 0: nothing. */
+/* Allocates the arena, the workspace and the rings. If n_bytes is 0, allocates nothing. */
 static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
@@ -101,7 +103,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
 
     if (!n_bytes) return OSH_OK;
     if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); // it is reported here
+        (void)cudaGetLastError(); // clears the error, which is reported below
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
         OSH_FAIL(cx, OSH_E_NOMEM, "the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
                  c->ordinal, free_bytes, total, n_bytes);
@@ -154,7 +156,7 @@ done:
 
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data);
 
-/* Closes also a GPU that was opened in part. Failures here were reported before and are ignored. */
+/* Also closes a GPU whose opening failed. Failures are ignored: an earlier call reported them. */
 void osh_gpu_close(osh_ctx *cx, osh_device *d)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -192,7 +194,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     OSH_NEW(cx, p, 1);
     p->n_bytes = n_bytes;
     if (cudaError_t e = cudaHostAlloc(&p->data, n_bytes ? n_bytes : 1, cudaHostAllocDefault)) {
-        (void)cudaGetLastError(); // it is reported here
+        (void)cudaGetLastError(); // clears the error, which is reported below
         if (e == cudaErrorMemoryAllocation)
             OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate %zu bytes of page-locked memory", n_bytes);
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
@@ -207,7 +209,7 @@ done:
     return rc;
 }
 
-/* Unlocks or frees the block at `data`. NULL and unknown addresses are fine. */
+/* Unlocks or frees the block at `data`. Does nothing for NULL or an unknown address. */
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -236,7 +238,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     OSH_NEW(cx, p, 1);
     p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
     if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
-        (void)cudaGetLastError(); // it is reported here
+        (void)cudaGetLastError(); // clears the error, which is reported below
         bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem ||
                        e == cudaErrorNotSupported || e == cudaErrorHostMemoryAlreadyRegistered ||
                        e == cudaErrorInvalidValue;
@@ -255,7 +257,7 @@ done:
 
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure here was reported before
+    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure was reported by an earlier call
     cudaStreamSynchronize(osh_gpu_of(d)->copy);
     (void)osh_gpu_lanes_wait(osh_gpu_of(d));
     pinned_release(cx, d, data);

@@ -4,9 +4,9 @@
  *   the disk ──pread──► page-locked piece ──► destination    without a stage, or if cuFile fails
  *
  * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
- * KiB; it carries all else through buffers of its own. Tensors begin anywhere in a file, blocks of
- * the arena at multiples of 512. So slots are read in whole blocks, and a copy inside the GPU takes
- * the bytes asked for. */
+ * KiB. It moves all other bytes through buffers of its own. Tensors begin anywhere in a file,
+ * blocks of the arena at multiples of 512. So slots are filled with whole blocks, and a copy inside
+ * the GPU moves the requested bytes to their destination. */
 #include "gpu/state.h"
 
 extern "C" {
@@ -20,8 +20,8 @@ static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYT
 struct osh_cuda_file {
     osh_gpu *c;     // view
     osh_file *f;    // view
-    void *handle;   // own: cuFile's; NULL: the file is read through the host
-    bool refused;   // the file is read through the host from now on; guarded by c->lock
+    void *handle;   // own: handle of cuFile; NULL: the host reads the file
+    bool refused;   // the host reads the file from now on; protected by c->lock
 };
 
 /* ---- the decision for cuFile ---- */
@@ -31,9 +31,9 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // this creates the GPU's context
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // the call creates the GPU's context
         osh_error_clear(cx);
-        return false; // osh_cuda_open reports it
+        return false; // osh_cuda_open will report the error
     }
     if (!room)
         snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
@@ -56,7 +56,7 @@ osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
     osh_gpu_stage *s = &osh_gpu_of(d)->stage;
     char why[128];
     s->asked = !strcmp(wish, "true");
-    // at the arena's end
+    // a block at the end of the arena
     s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT);
     if (!s->block) OSH_TRY(OSH_E_NOMEM);
     s->base = (char *)osh_file_align(s->block);
@@ -83,7 +83,7 @@ void osh_gpu_stage_deinit(osh_gpu *c)
 
 /* ---- files ---- */
 
-/* Reads the file through the host from now on. Logs it for the first file of a GPU. */
+/* Lets the host read the file from now on. Logs the reason for the first such file of a GPU. */
 static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what,
                         const char *why)
 {
@@ -96,7 +96,7 @@ static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, cons
                 osh_file_path(f->f), what, why);
 }
 
-/* True if cuFile reads the file. */
+/* True if cuFile, not the host, reads the file. */
 static bool file_is_direct(osh_cuda_file *f)
 {
     pthread_mutex_lock(&f->c->lock);
@@ -142,7 +142,7 @@ void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
 }
 
 /* ---- reading ---- */
-/* Returns the index of a slot for one read; waits for one. */
+/* Returns the index of a free slot. Waits until one is free. */
 static int slot_take(osh_gpu_stage *s)
 {
     int i = 0;
@@ -164,8 +164,8 @@ static void slot_give(osh_gpu_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads the blocks of [at, at + n_bytes) into a slot. False: cuFile failed; the host reads this and
- * all later bytes. */
+/* Reads the blocks that contain [at, at + n_bytes) into a slot. Returns false if cuFile failed: the
+ * host then reads these bytes and all later ones. */
 static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
@@ -181,13 +181,13 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
         if (begin + have + k >= at + (int64_t)n_bytes) return true; // the last block may be partial
         if (k < block)
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead", "less than a block came"), false;
-        have += k / block * block; // the next read begins at a block
+        have += k / block * block; // the next read begins at a block boundary
     }
     return true;
 }
 
-/* Reads as much of r as one slot holds and copies it to its destination. *n: bytes; 0: the host
- * must read them. */
+/* Reads as many bytes of r as one slot can hold and copies them to their destination. *n: number of
+ * bytes; 0: the host must read them. */
 static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -217,7 +217,7 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
                               bool ahead)
 {
     osh_status rc = OSH_OK;
-    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes left to read
+    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes that are still to be read
     bool direct = file_is_direct(f);
     size_t n = 1;
     cudaSetDevice(f->c->ordinal);

@@ -1,4 +1,5 @@
-/* kernel.cuh - tools of all kernels: launching, narrow floats, reductions in a fixed order.
+/* kernel.cuh - macros and functions that all kernels use: launches, narrow floats, reductions in a
+ * fixed order.
  *
  * Every kernel can also run on the emulated GPU of the tests (tests/play: one block at a time, its
  * threads as fibers). So it is launched with OSH_LAUNCH, declares dynamic shared memory with
@@ -15,7 +16,7 @@
 
 #include "gpu/runtime.h"
 
-#ifndef OSH_PLAY // for the emulated GPU the cuda_runtime.h of tests/play defines these
+#ifndef OSH_PLAY // in tests, cuda_runtime.h of tests/play defines these macros for the emulated GPU
 /* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...). A kernel name with commas
  * needs parentheses. The caller checks the launch with OSH_CUDA(cx, cudaGetLastError()). */
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
@@ -26,9 +27,10 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                             \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                               \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
-#define OSH_CU_APART __noinline__ // for functions with many callers: compiled once per kernel
+#define OSH_CU_APART __noinline__ // for functions with many callers: one copy per kernel
 #else
-#define OSH_CU_APART __attribute__((noinline)) // a macro __noinline__ would break host headers
+#define OSH_CU_APART __attribute__((noinline)) // the emulated GPU; a macro __noinline__ would break
+                                               // host headers
 #endif
 
 /* Storage types of the compute dtypes. */
@@ -71,10 +73,10 @@ template <class T> __device__ inline float osh_cu_round(float f)
     return osh_cu_load(t);
 }
 
-/* A small stored vector of any dtype. The kernel switches on the dtype for each element; that is
- * cheaper than compiling the kernel for every combination of dtypes. */
+/* A small vector of any dtype in GPU memory. A kernel that reads it switches on the dtype for each
+ * element; that is cheaper than a copy of the kernel for every combination of dtypes. */
 typedef struct osh_cu_vector {
-    const void *data; // NULL: none
+    const void *data; // NULL: there is no vector
     osh_dtype dtype;
 } osh_cu_vector;
 
@@ -100,8 +102,8 @@ template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
     osh_cu_store(x, __fmul_rn(osh_cu_round<T>(tanhf(t)), c));
 }
 
-/* Sum and maximum over the warp, with the same result in all lanes: a butterfly adds in a fixed
- * order. */
+/* Return the sum or the maximum over the warp. All lanes get the same result, because a butterfly
+ * adds in a fixed order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {
     for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -113,7 +115,7 @@ __device__ inline float osh_cu_warp_max(float x)
     return x;
 }
 
-/* OSH_CU_BY_DTYPE(dt, T, statement): runs the statement with T as the storage type of the compute
+/* OSH_CU_BY_DTYPE(dt, T, statement) runs the statement with T as the storage type of the compute
  * dtype dt. */
 #define OSH_CU_BY_DTYPE(dt, T, ...)                                                                \
     do {                                                                                           \
@@ -123,7 +125,7 @@ __device__ inline float osh_cu_warp_max(float x)
         default: { typedef float T; __VA_ARGS__; } break;                                          \
         }                                                                                          \
     } while (0)
-/* Does as OSH_CU_BY_DTYPE for the dtypes that a stored weight may have. */
+/* Does the same as OSH_CU_BY_DTYPE for the dtypes that a stored weight may have. */
 #define OSH_CU_BY_STORED(dt, T, ...)                                                               \
     do {                                                                                           \
         switch (dt) {                                                                              \

@@ -1,4 +1,4 @@
-/* sizes.c - names of detours and sizes of triangles, for every binary: a plan for a GPU needs
+/* sizes.c - names of detours and sizes of triangles. Every binary has them: a plan for a GPU needs
  * neither GPU nor CUDA. */
 #include "gpu/gpu.h"
 

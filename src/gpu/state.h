@@ -1,4 +1,4 @@
-/* state.h - the state of an open GPU (osh_device.impl), shared by the files of this folder. */
+/* state.h - the state of an open GPU (osh_device.impl), which the files of this folder share. */
 #ifndef OSH_CUDA_STATE_H
 #define OSH_CUDA_STATE_H
 #include "gpu/runtime.h"
@@ -20,52 +20,52 @@ enum {
 typedef struct osh_gpu_copy {
     cudaEvent_t begin, end; // own
     bool pending, ahead, from_gpu;
-    bool hidden; // the compute stream had work when the copy was queued
+    bool hidden; // true if the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
-/* Pinned memory that copies pass through. Pieces are filled in turn; a piece is reused when its
- * copies are done. */
+/* A ring of page-locked pieces that copies pass through. The pieces are filled one after the other;
+ * a piece is used again when its copies are done. */
 typedef struct osh_gpu_ring {
-    char *room;                         // own: pinned
-    cudaEvent_t free[OSH_GPU_PIECES];   // own: after the last copy out of the piece
+    char *room;                         // own: page-locked memory
+    cudaEvent_t free[OSH_GPU_PIECES];   // own: recorded after the last copy out of the piece
     int piece;                          // index of the piece that is being filled
-    size_t used;                        // bytes of that piece
-    osh_gpu_copy timed[OSH_GPU_TIMED];  // ring
-    int n_timed;                        // timed copies so far
-    pthread_mutex_t lock;               // one call at a time
+    size_t used;                        // bytes used of that piece
+    osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring; the oldest is replaced
+    int n_timed;                        // number of timed copies so far
+    pthread_mutex_t lock;               // held during a call that uses the ring
 } osh_gpu_ring;
 
 /* A timed copy of a lane. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: the work begins to wait for the copy
+    cudaEvent_t wanted;     // own: point at which the work begins to wait for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
-typedef struct osh_gpu_lane { // IN or OUT of osh_lane
+typedef struct osh_gpu_lane { // lane OSH_LANE_IN or OSH_LANE_OUT
     cudaStream_t stream;      // own
-    osh_gpu_move timed[OSH_GPU_MOVES]; // ring
-    int n_timed;                       // timed copies so far
+    osh_gpu_move timed[OSH_GPU_MOVES]; // a ring; the oldest is replaced
+    int n_timed;                       // number of timed copies so far
 } osh_gpu_lane;
 
 typedef struct osh_gpu_pinned { // memory of osh_cuda_host_alloc or osh_cuda_host_lock
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    bool locked; // view: memory of the caller, only page-locked here
+    bool locked; // the memory belongs to the caller and is only page-locked here
 } osh_gpu_pinned;
 
-/* GPU memory that cuFile reads into. A slot holds one read at a time, of any thread. */
+/* GPU memory into which cuFile reads. A slot is used by one read at a time, of any thread. */
 enum { OSH_GPU_SLOTS = 4, OSH_GPU_SLOT = 4 << 20 };
 typedef struct osh_gpu_slot {
-    cudaEvent_t copied; // own: after the last copy out of the slot
+    cudaEvent_t copied; // own: recorded after the last copy out of the slot
     bool taken;
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
-    char *block, *base;  // own: block of the arena; view: its first whole page
-    int64_t *verdict;    // view: in the block
+    char *block, *base;  // own: block, in the arena; view: base, its first whole page
+    int64_t *verdict;    // view: array of osh_cuda_sums, in the block
     osh_gpu_slot slots[OSH_GPU_SLOTS];
-    bool locked, asked;  // registered with cuFile; --use-gds true
-    pthread_mutex_t lock; // guards `taken` of the slots
+    bool locked, asked;  // locked: registered with cuFile; asked: --use-gds is true
+    pthread_mutex_t lock; // protects the member `taken` of slots
     pthread_cond_t given;
 } osh_gpu_stage;
 
@@ -73,19 +73,19 @@ typedef struct osh_cuda_blas osh_cuda_blas; // in blas.cu
 
 typedef struct osh_gpu {
     int ordinal, n_multiprocessors, major, minor; // compute capability
-    int shared_bytes;                             // shared memory per multiprocessor
+    int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
     cudaStream_t compute, copy;        // own
     // own: ends of compute and copy that the other stream waits for
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // OSH_LANE_WORK: unused
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: end of the lane that another lane waits for
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: end of the lane, for another lane to wait for
     osh_gpu_pinned *pinned;           // own
-    osh_gpu_stage stage;               // block NULL: files go through the rings
+    osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;
-    pthread_mutex_t lock;              // guards count, pinned and `refused` of files
-    void *workspace;                   // view: the arena's first block
+    pthread_mutex_t lock;              // protects count, pinned and the member `refused` of files
+    void *workspace;                   // view: first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
 
@@ -100,15 +100,15 @@ typedef struct osh_gpu_read { // bytes [at, at + n_bytes) of a file
     osh_file *f; // view
     size_t n_bytes;
     int64_t at;
-    bool ahead; // on the copy stream, as put_ahead; false: in order with the work
+    bool ahead; // true: on the copy stream, like put_ahead; false: in order with the work
 } osh_gpu_read;
-/* Reads through a ring of host memory and copies to the GPU. */
+/* Reads bytes of a file through a ring of host memory and copies them to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);
-/* Later copies of the copy stream wait for the work queued so far. */
+/* Makes later copies of the copy stream wait for the work queued so far. */
 osh_status osh_gpu_follow(osh_ctx *cx, osh_gpu *c);
 osh_status osh_gpu_lanes_init(osh_ctx *cx, osh_gpu *c);
 void osh_gpu_lanes_deinit(osh_gpu *c);
-/* Waits until the lanes are empty; returns the first error. */
+/* Waits until the lanes have no work. Returns the first error. */
 cudaError_t osh_gpu_lanes_wait(const osh_gpu *c);
 
 /* ---- files.cu ---- */
@@ -120,9 +120,8 @@ void osh_gpu_close(osh_ctx *cx, osh_device *d);
 /* ---- state.cu ---- */
 bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // see osh_cuda_detour_add
 
-/* ---- blas.cu ---- */
-/* Fails with OSH_E_UNSUPPORTED and names the library that is missing. *text: own, "cuBLASLt 13.0.2,
- * cuSOLVER 12.0.3" */
+/* Opens both libraries. Fails with OSH_E_UNSUPPORTED and names the library that is missing. *text:
+ * own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream);
 void osh_cuda_blas_close(osh_ctx *cx, osh_cuda_blas *b);
 #endif

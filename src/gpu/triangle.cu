@@ -1,5 +1,5 @@
-/* triangle.cu - the inverse of a Cholesky factor, A = L L^T, X = L^-1, in place in the lower
- * triangle of A.
+/* triangle.cu - computes the inverse X = L^-1 of the Cholesky factor L of A = L L^T in place, in
+ * the lower triangle of A.
  *
  *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
  *   else                      blocks of s rows: cuSOLVER works on s rows, the rest is products:
@@ -9,22 +9,22 @@
  *   | L20 L21 D2  |                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T (i > j)
  *                     then row by row       X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)  (j < k < i)
  *
- * The room of a call follows from n alone, so that a plan can promise it without the library.
- * Before each call cuSOLVER is asked for its needs, and gets triangles that fit into the room, of
- * 64 rows at least. Their size decides the bytes of the result; it follows from n and the version
- * of the library. For 14,336 columns the room is 68 MB, not the 822 MB of the square. potrf gets
- * all of A if the room is enough for it.
+ * The memory of a call, called the room, depends only on n, so that a plan can compute it without
+ * the library. Before each call cuSOLVER is asked for its needs. It gets triangles of at least 64
+ * rows that fit into the room. Their size decides the bytes of the result; it depends on n and the
+ * version of the library. For 14,336 columns the room is 68 MB, not the 822 MB of the square. potrf
+ * gets all of A if the room is enough for it.
  *
- * The room holds cuSOLVER's scratch; or three blocks [s, s], and cuSOLVER's scratch after them:
+ * The room contains cuSOLVER's scratch, or three blocks [s, s] followed by cuSOLVER's scratch:
  * `first` and `second` are copies of D with zeros above the diagonal (A may hold other data above
  * its diagonal), `sum` is the product of a block. */
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // how move_block moves a block
+enum how { // the way in which move_block copies a block
     WHOLE,       // to = from
     LOWER,       // to = from in the lower triangle only
-    LOWER_ZEROS, // LOWER, and zeros above the diagonal
+    LOWER_ZEROS, // LOWER, and the part above the diagonal becomes zero
     MINUS_LOWER  // to -= from in the lower triangle only
 };
 
@@ -43,9 +43,9 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 
 typedef struct blocks {
     osh_device *d;
-    float *a, *first, *second, *sum; // [n, n] the matrix; [s, s] each
-    int64_t n, s;                    // rows; rows of a block
-    osh_cuda_triangle lib;           // room and verdict for cuSOLVER
+    float *a, *first, *second, *sum; // a: the matrix [n, n]; others: blocks [s, s]
+    int64_t n, s;                    // n: rows of the matrix; s: rows of a block
+    osh_cuda_triangle lib;           // its room and verdict are for cuSOLVER
 } blocks;
 
 template <int H>
@@ -63,13 +63,13 @@ static matrix block_view(const blocks *b, int64_t row, int64_t col)
 }
 static int64_t block_width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-typedef struct factors { // a product x y: y [k, n], or [n, k] if turned
+typedef struct factors { // factors of a product x y; y is [k, n], or [n, k] if `turned`
     matrix x, y;
     bool turned;
     float alpha, beta;
 } factors;
 
-/* c [m, n] = alpha x y + beta c; mnk: m, n, k. */
+/* Computes c [m, n] = alpha x y + beta c. `mnk` has m, n and k. */
 static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const int64_t mnk[3],
                                 const factors &f)
 {
@@ -78,7 +78,8 @@ static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const in
     return osh_cuda_gemm(cx, b->d, {&mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, f.alpha, f.beta});
 }
 
-/* Inverts the triangle of the diagonal block at row j: D is in `first`, with zeros, and in A. */
+/* Inverts the triangle of the diagonal block at row j. Its inverse D is then in `first`, with zeros
+ * above the diagonal, and in A. */
 static osh_status triangle_invert_diagonal(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -92,7 +93,7 @@ done:
     return rc;
 }
 
-/* Computes one block column of L, with D on the diagonal. */
+/* Computes one block column of L; the diagonal block becomes D. */
 static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -163,7 +164,8 @@ done:
 static osh_status triangle_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *w, float *a, int64_t n,
                                 int64_t ld)
 {
-    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // row-major lower is column-major upper
+    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // lower in row-major order is upper in
+                                                           // column-major order
     return osh_cuda_solver_wish(cx, d, w, &t);
 }
 
@@ -172,14 +174,14 @@ static bool wish_fits(const osh_cuda_wish *w, size_t room)
     return w->potrf <= room && w->trtri <= room;
 }
 
-/* Returns the bytes of the room that are left after three blocks. */
+/* Returns the bytes of the room that remain after three blocks. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);
 }
 
-/* Sets *s to the rows of a block: n if cuSOLVER works on the whole triangle. *whole_potrf: it
- * factors all of A. */
+/* Sets *s to the rows of a block, or to n if cuSOLVER works on the whole triangle. *whole_potrf:
+ * true if cuSOLVER factors all of A at once. */
 static osh_status triangle_block_rows(osh_ctx *cx, osh_device *d, int64_t *s, float *a, int64_t n,
                                       bool *whole_potrf)
 {
@@ -202,7 +204,7 @@ osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t
     osh_status rc = OSH_OK;
     bool whole_potrf = false;
     blocks b = {d, a, NULL, NULL, NULL, n, n, {}};
-    char *room = NULL; // own: of the arena
+    char *room = NULL; // own: bytes of the arena
 
     OSH_TRY(triangle_block_rows(cx, d, &b.s, a, n, &whole_potrf));
     room = static_cast<char *>(osh_device_alloc(cx, d, osh_triangle_room(n), OSH_LIFE_SHORT));
@@ -230,7 +232,7 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     osh_cuda_wish w;
-    float *any = reinterpret_cast<float *>(d->base); // any address will do: nothing runs
+    float *any = reinterpret_cast<float *>(d->base); // any address in the GPU: nothing runs here
     OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -16,12 +16,12 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* the error is in the file, not in the command line */
+    /* The error is in the template file, not in the command line. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* Sets the attributes that "attr" of the entry gives. A string field takes its text from the config
- * key that the entry names. */
+/* Sets the attributes that "attr" of the entry lists. A string attribute gets the value of the
+ * config key that the entry names. */
 static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
                             const cJSON *given)
 {
@@ -37,7 +37,7 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* the error is in the file, not in the command line */
+            /* The error is in the template or config file, not in the command line. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
@@ -50,8 +50,7 @@ done:
     return rc;
 }
 
-/* Sets the sizes that follow from the shape of the weight, so that the template need not repeat
- * them. */
+/* Sets the attributes that are sizes of the weight, so that the template need not repeat them. */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -67,7 +66,7 @@ done:
     return rc;
 }
 
-/* Reads a switch of a rope entry; a missing key is off. */
+/* Reads a boolean key of a rope entry. A missing key is false. */
 static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const cJSON *given,
                               const char *key)
 {
@@ -78,8 +77,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Fills the attributes of rope. given: {"head_dim", "partial", "interleaved", "f32",
- * "position_scale"}. "partial" is on if the class of the model reads partial_rotary_factor. */
+/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "interleaved", "f32"
+ * and "position_scale". "partial" is true if the class of the model reads partial_rotary_factor. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {

@@ -1,7 +1,7 @@
-/* back.c - runs the gradients of a range of nodes, from its last node to its first. dL/dout of a
- * node gives dL/din of the values that the node reads; other nodes may have added to these before.
- * A value and its gradient are freed after the node that made the value. On a device all of them
- * stay there. */
+/* back.c - computes the gradients of a range of nodes, from its last node to its first. From
+ * dL/dout of a node it computes dL/din of the values that the node reads, and adds it to what other
+ * readers of these values have added. A value and its gradient are freed after the backward step of
+ * the node that made the value. On a device they all stay in device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -18,7 +18,7 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* True if a wanted gradient depends on the gradient of n's output. */
+/* True if a gradient that the caller wants depends on the gradient of n's output. */
 static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
@@ -26,8 +26,8 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
     return on;
 }
 
-/* needs [values]: a gradient that is wanted depends on the gradient of this value. made [values]: a
- * node of the range makes it. */
+/* Sets needs [values]: true if a gradient that the caller wants depends on the gradient of this
+ * value; and made [values]: true if a node of the range makes it. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
     memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
@@ -89,7 +89,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the gradient of n's output is reused, in place, as the first gradient of in[0]. */
+/* True if the memory of the gradient of n's output is used for the gradient of in[0], which is the
+ * first part of it. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -97,7 +98,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the inputs of n and the gradients to add to, allocating those that do not exist yet. */
+/* Sets the inputs of n and the gradients to which the op adds. Allocates those that do not exist
+ * yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -121,8 +123,8 @@ done:
     return rc;
 }
 
-/* Sets the weights of n and their gradients. own: gradients that are allocated here, for weights
- * without storage of the caller. */
+/* Sets the weights of n and their gradients. `own` gets the gradients that are allocated here, for
+ * weights without storage of the caller. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -200,7 +202,7 @@ typedef struct tally {
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    bool *needs, *made, *has; // own: [values]; has: the value has a gradient
+    bool *needs, *made, *has; // own: [values]; has: true if the value has a gradient now
 } tally;
 
 static size_t tally_value_gross(const tally *t, int v)
@@ -246,7 +248,7 @@ osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const boo
     osh_status rc = OSH_OK;
     const osh_graph *g = k->g;
     tally t = {.k = k, .n_tokens = n_tokens, .n_threads = n_threads};
-    bool *read = NULL; // own: [values] that a node reads
+    bool *read = NULL; // own: [values] true if a node reads the value
     OSH_TRY(needs_new(cx, &t.needs, &t.made, k));
     OSH_NEW(cx, t.has, g->n_values);
     OSH_NEW(cx, read, g->n_values);
@@ -279,9 +281,9 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena: places the blocks as a run does ---- */
+/* ---- bytes in an arena: takes the blocks at the same addresses as a run ---- */
 
-enum { WITHOUT_END = 62 }; // bits of the size of an arena without end
+enum { WITHOUT_END = 62 }; // bits of the size of an unlimited arena
 
 typedef struct placing {
     const osh_back *k;
@@ -289,7 +291,7 @@ typedef struct placing {
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
     bool *needs, *made, *has, *brought; // own: [values]
-    size_t holes; // upper bound of the gaps that rows of tables leave, which may fit no block
+    size_t holes; // upper bound of the gaps that rows of tables leave and that may fit no block
     size_t peak;
 } placing;
 
@@ -312,7 +314,7 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* Places the values that a forward pass leaves, in the order in which it makes them. */
+/* Takes the values that a forward pass leaves, in the order in which it makes them. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;

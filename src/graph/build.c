@@ -2,14 +2,14 @@
  * shape and dtype.
  *
  * A template entry is one of
- *   {"name", "class"}                            a module that runs nothing itself
+ *   {"name", "class"}                            a module without an op of its own
  *   {"name", "class", "op", "in", "out", ...}    a module that is an op
  *   {"of", "op", "in", "out", ...}               an op inside a module that was named before
  *                                                ("": the layer, or the repeated module)
  *   {"name", "class", "repeat", "nodes"}         a module that is repeated, as the layer is;
  *                                                "{e}" in its name is its number
  *   {"if", "nodes", "else"}                      one list of entries, or the other
- *   {"if", "refuse"}                             what the template does not support, in words
+ *   {"if", "refuse"}                             a message: the template does not support this
  * with these keys:
  *   "weight"   dims
  *   "bias"     a bool or its config key
@@ -17,7 +17,7 @@
  *   "tied"     the module whose weight is used if the checkpoint has none of this name
  *   "tensors"  the name of the module in the checkpoint
  *   "leaves"   the names of its weight and bias in the checkpoint
- *   "part"     the tensors that they are a part of (parts.c)
+ *   "part"     the tensors of which they are parts (parts.c)
  * Names inside a layer and inside a repeated module are relative. An output with the name of a
  * value from outside replaces that value for the entries that follow; so the residual stream is one
  * name. */
@@ -36,7 +36,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_graph *g = b->g;
     int64_t parent = -1;
     osh_module *m = NULL; // view
-    if (g->n_modules >= MAX_MODULES) // a module may cost few bytes of template: limit the memory
+    if (g->n_modules >= MAX_MODULES) // a module can need few bytes of template, so this limits the
+                                     // memory
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
@@ -54,7 +55,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    *index = g->n_modules++; // counted: the graph frees it from here on
+    *index = g->n_modules++; // counted before it is complete, so that the graph frees it
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
     return rc;
@@ -143,11 +144,11 @@ static const char *weight_leaf(const cJSON *leaves, int k)
     return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
 }
 
-typedef struct widths { // elements of a token, for each value of a node
+typedef struct widths { // width (elements per token) of each value of a node
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
-/* Finds the weights of the node and sets x->out from x->in. */
+/* Finds the weights of the node and computes x->out from x->in. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
                                widths *x, const osh_entry_shape *shape)
 {
@@ -199,7 +200,7 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    g->n_nodes++; // counted: the graph frees its attr from here on
+    g->n_nodes++; // counted before it is complete, so that the graph frees its attributes
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
     OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
@@ -214,7 +215,7 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Returns the list that config.json chooses for an entry with "if"; NULL: none. */
+/* Returns the list that config.json selects for an entry with "if". NULL: none. */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -229,8 +230,7 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Returns the first entry that is not a choice, looking into the chosen lists; NULL: there is
- * none. */
+/* Returns the first entry without "if", also inside the selected lists. NULL: there is none. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -248,9 +248,9 @@ done:
     return rc;
 }
 
-/* Adds routed_rows before an expert (a module that ends in moe_combine): from here on, the name of
- * its first input means only the rows that are routed to it. *whole: the name and the value that it
- * had before. */
+/* Adds routed_rows before an expert (a module that ends in moe_combine): from now on, the name of
+ * its first input means only the rows that are routed to it. *whole: the name, and the value that
+ * it meant before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -283,8 +283,8 @@ done:
     return rc;
 }
 
-/* Adds the i-th instance of a repeated module, with i in place of `hole` in its name, and all that
- * is inside it. */
+/* Adds instance i of a repeated module, with i in place of `hole` in its name, and all entries
+ * inside it. */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {
@@ -313,7 +313,7 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    b->n_bound = outer; // names of the module end here; values that it replaced stay
+    b->n_bound = outer; // names inside the module end here; values that it replaced stay replaced
 done:
     b->prefix = outer_prefix;
     if (!strcmp(hole, "{i}")) b->layer = "";
@@ -401,7 +401,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    if (b->g->n_layers > MAX_LAYERS) // a layer may cost few bytes of template: limit the memory
+    if (b->g->n_layers > MAX_LAYERS) // a layer can need few bytes of template, so this limits the
+                                     // memory
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);
@@ -426,7 +427,7 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            dt = b->ck->tensors[i].e->dtype; // transformers guesses so, too
+            dt = b->ck->tensors[i].e->dtype; // transformers guesses in the same way
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: the dtype is %s, want bfloat16, float16 or float32",
@@ -470,7 +471,7 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* Reads "logits" of the template: {"divide", "cap"}, expressions; 0: not used. */
+/* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. 0: not used. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;
@@ -508,7 +509,7 @@ done:
     return rc;
 }
 
-/* Shrinks a list of n items to its length. */
+/* Shrinks the allocation of a list to its n items. */
 static void *list_fitted(osh_ctx *cx, osh_status *rc, void *list, int n, size_t size)
 {
     if (*rc || !list || !n) return list;

@@ -6,7 +6,7 @@
 #include "graph/template.h"
 
 typedef struct osh_binding {
-    const char *name; // view of the template
+    const char *name; // view: string of the template
     int value;
 } osh_binding;
 
@@ -17,17 +17,19 @@ typedef struct osh_builder {
     osh_map *modules, *weights; // own: name -> index
     osh_binding *bound;         // own
     int n_bound;
-    const char *root;          // view: the text model's module, "model"
-    char *plain;               // own: "model."
-    /* view: prefixes of the checkpoint: in place of "model.", and of other names */
+    const char *root;          // view: name of the text model's module, such as "model"
+    char *plain;               // own: the root with a dot: "model."
+    /* views: prefixes in the checkpoint, of names that begin with "model." and of other names. */
     const char *inner, *outer;
-    const char *prefix;        // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
-    const char *layer;         // "model.layers.3.", or ""
-    osh_graph_faults *faults;  // view: lists missing or wrong tensors; NULL: these are errors
+    const char *prefix;        // prefix of the names of the current entries: "", "model.layers.3."
+                               // or "model.layers.3.mlp.experts.7."
+    const char *layer;         // prefix of the current layer: "model.layers.3.", or ""
+    osh_graph_faults *faults;  // view: list to which missing or wrong tensors are added; NULL: they
+                               // are errors
 } osh_builder;
 
-/* Returns `p` with room for one more after n items; NULL: no memory. Arrays grow at powers of
- * two. */
+/* Returns `p`, with memory for one more item after n items. NULL: no memory. Arrays grow at powers
+ * of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -40,23 +42,23 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* build_names.c: names of a text model inside another model. */
-/* Returns, own, the checkpoint's name of a module of the text model: model.layers.3 may be
- * model.language_model.layers.3. NULL: no memory. */
+/* build_names.c: names of a text model inside another model. Returns the checkpoint's name (own)
+ * of a module of the text model: model.layers.3 may be model.language_model.layers.3. NULL: no
+ * memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Returns, own, the full checkpoint name of an entry; NULL: no memory. */
+/* Returns the full checkpoint name (own) of an entry. NULL: no memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets the prefixes: the first pair under which the checkpoint has the embedding. It tries the
+/* Sets the prefixes to the first pair with which the checkpoint has the embedding. It tries the
  * pairs of the wrapper's "names" or of the template's own {"root", "embedding", "pairs"}; then the
  * names of the template; then the pairs without "model.", as in models that were saved from a class
- * without head. If none fits, the names are those of the template. */
+ * without head. If none fits, the names of the template are used. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* build_weights.c: finds every weight and checks its shape and dtype. */
-/* A weight <module>.<leaf>. If the checkpoint has none, the weight of the tied module is used. All
+/* build_weights.c: finds every weight and checks its shape and dtype. This is a weight
+ * <module>.<leaf>. If the checkpoint does not have it, the weight of the module `tied` is used. All
  * are views. */
 typedef struct osh_wanted_weight {
-    const char *module, *leaf, *tied; // tied NULL: not tied
+    const char *module, *leaf, *tied; // tied NULL: the weight is not tied
     int ndim;
     const int64_t *shape;
 } osh_wanted_weight;

@@ -1,5 +1,6 @@
 /* build_names.c - maps module names of a template to names of the checkpoint. A text model may be
- * inside another model, under prefixes; the tensors of the checkpoint decide which.
+ * inside another model, with prefixes before its names. The tensors of the checkpoint decide which
+ * prefixes.
  *
  *   model.layers.3.mlp  model.language_model.layers.3.mlp  with inner "model.language_model."
  *   lm_head             language_model.lm_head             with outer "language_model." */
@@ -22,7 +23,7 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
                       : osh_build_wrapped_name(cx, b, name);
 }
 
-/* *there: the checkpoint has the embedding under this prefix. */
+/* Sets *there to true if the checkpoint has the embedding with this prefix. */
 static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, const char *inner)
 {
     const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names");
@@ -35,8 +36,8 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Sets inner and outer to the first pair that fits. without: text to remove from the beginning of
- * inner, as in a model that was saved from a class without head. */
+/* Sets inner and outer to the first pair that fits. `without` is text to remove from the beginning
+ * of `inner`, as in a model that was saved from a class without head. */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

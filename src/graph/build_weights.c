@@ -17,7 +17,7 @@ static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
     return yes;
 }
 
-/* True if head and embedding are tied. transformers 4 omits the key if it is true. */
+/* True if config.json ties head and embedding. transformers 4 omits the key if it is true. */
 static bool config_ties(const osh_builder *b)
 {
     return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
@@ -48,8 +48,8 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
     return OSH_OK;
 }
 
-/* Handles rc of a tensor that is missing or is not as the template wants it: adds the message to
- * the list of faults if there is one, else returns rc. */
+/* Handles the error `rc` of a tensor that is missing or has a wrong shape or dtype: if there is a
+ * list of faults, adds the message to it; if not, returns rc. */
 static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
 {
     if (rc != OSH_E_FORMAT || !b->faults) return rc;
@@ -99,7 +99,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     if (t && !compressed)
         OSH_TRY(weight_fault(cx, b, weight_check_stored(cx, t, name, x->ndim, x->shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
-        *index = (int)known; // a tied pair is one weight
+        *index = (int)known; // a tied pair has one weight
         goto done;
     }
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
@@ -133,7 +133,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* counted: the graph frees it from here on */
+    /* Counted before it is complete, so that the graph frees it. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");

@@ -1,18 +1,18 @@
-/* catalogue.c - lists Linears of known families whose names alone do not prove that they are
- * Linears: vision towers and their projectors. The source is the classes of transformers;
+/* catalogue.c - lists Linears of known families that cannot be recognized by name alone: those of
+ * vision towers and their projectors. They were taken from the classes of transformers;
  * scripts/compare_families.py compares with LLM Compressor.
  *
- * Not listed: the tower of Gemma 3, whose class reads the weights of its Linears on load, and
- * packed Linears have none; merging_layer of Mistral 3 and tower and projector of Llama 4, which
- * vLLM creates without parameters for codes. */
+ * Not listed: the tower of Gemma 3, whose class reads the weights of its Linears when it is loaded,
+ * while packed Linears have no such weights; merging_layer of Mistral 3 and tower and projector of
+ * Llama 4, which vLLM creates without parameters for codes. */
 #include "base/name.h"
 #include "graph/kind.h"
 
 #include <string.h>
 
 typedef struct row {
-    const char *family, *inside; // model_type; a part of the name
-    const char *tails[8];        // suffixes: the name has one of them
+    const char *family, *inside; // family: model_type; inside: a part of the name
+    const char *tails[8];        // suffixes: the name ends with one of them
 } row;
 
 #define CLIP {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", \

@@ -1,5 +1,5 @@
-/* device_peaks.c - records the walk of a run of nodes as a list of takes and gives, and places the
- * list in an arena for a number of tokens. */
+/* device_peaks.c - records the walk of a run of nodes as a list of takes and gives of blocks, and
+ * simulates the list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -11,20 +11,21 @@
 #include "graph/routed.h"
 #include "ops/cuda/cuda.h"
 
-/* One step of a walk. Lists are compared by their bytes: the struct has no padding, and no numbers
- * of nodes or values. */
+/* One step of a walk. Lists are compared by their bytes, so the struct has no padding and contains
+ * no numbers of nodes or values. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* number of the take; ACT_NODE: index of the scratch; ACT_MIXTURE: number of experts */
+    /* Slot: number of the take; for ACT_NODE index of the scratch; for ACT_MIXTURE number of
+     * experts. */
     int32_t kind, slot;
-    /* take: bytes of a token, other bytes; touch: bytes in b; routes: width; mixture: D, F */
+    /* Take: bytes of a token, other bytes. Touch: bytes, in b. Routes: width. Mixture: D, F. */
     int64_t a, b;
 } act;
 
-typedef struct scratch { // inputs of the scratch bytes of a node
+typedef struct scratch { // the values on which the scratch bytes of a node depend
     const osh_op *op;    // view
     const void *attr;    // view
-    const osh_weight *rows; // view: the table of a lookup; NULL: none
+    const osh_weight *rows; // view: the table of a lookup; NULL: the op is no lookup
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
 
@@ -32,18 +33,20 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: [room_acts]; n_acts of the last walk
+    act *acts;          // own: [room_acts]; the last walk has n_acts
     size_t n_acts, room_acts;
     scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
-    bool *here;         // own: [values] live in the walk; all false between walks
-    int32_t *slot;      // own: [values] number of the value's take
-    const osh_exec_brought *in; // view: of the current walk
-    bool grown;         // there was a take since the last touch
-    int32_t n_slots, routes; // takes of the list; the take of the routes, -1: none
+    bool *here;         // own: [values] true for values that exist at this point of the walk; all
+                        // false between walks
+    int32_t *slot;      // own: [values] number of the take of the value
+    const osh_exec_brought *in; // view: values that the caller of the current walk brings
+    bool grown;         // true if there was a take since the last touch
+    int32_t n_slots, routes; // n_slots: takes of the list; routes: number of the take of the
+                             // routes, -1: none
     osh_status failed;  // error of a callback that returns no status
     XXH128_hash_t hash; // hash of the list
-    osh_map *known;     // own: hash and number of tokens -> index of `placed`
+    osh_map *known;     // own: hash and number of tokens -> index in `placed`
     placed *placed;     // own: [room_placed]
     size_t n_placed, room_placed;
 };
@@ -79,7 +82,7 @@ int64_t osh_device_peaks_placed(const osh_device_peaks *p) { return (int64_t)p->
 
 /* ---- the list ---- */
 
-/* Makes room for one more element. *items is own: [*room]. */
+/* Reserves memory for one more element. *items is own: [*room]. */
 static osh_status items_grow(osh_ctx *cx, void **items, size_t *room, size_t n, size_t bytes)
 {
     if (n < *room) return OSH_OK;
@@ -102,8 +105,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a touch. A touch of 0 bytes without a take since the last one is left out: the extent cannot
- * have grown. */
+/* Adds a touch. A touch of 0 bytes is left out if there was no take since the last touch: the
+ * extent cannot have grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -173,7 +176,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // an earlier run kept the value
+    osh_status rc = value_go(cx, p, v); // an earlier run has kept the value
     return rc ? rc : value_appear(cx, p, v);
 }
 
@@ -221,7 +224,7 @@ static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks
                                          .mixture = peaks_mixture};
 
 /* Begins the list with the blocks that exist before the first node: ids of the batch, values that
- * the caller brings, findings of the nodes. */
+ * the caller brings, and the array of non-finite findings. */
 static osh_status peaks_list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                    osh_exec_values of, int32_t *found)
 {
@@ -262,7 +265,7 @@ done:
     return rc;
 }
 
-/* ---- placing the list ---- */
+/* ---- simulating the list ---- */
 
 static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
 {
@@ -277,14 +280,14 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
     return bytes;
 }
 
-enum { WITHOUT_END = 62 }; // bits of the size of an arena without end
+enum { WITHOUT_END = 62 }; // bits of the size of an unlimited arena
 
 static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p,
                                    int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     osh_arena *arena = NULL; // own
-    size_t *at = NULL;       // own: [n_slots]
+    size_t *at = NULL;       // own: [n_slots] offset of each block
     *out = (placed){0};
     OSH_NEW(cx, at, p->n_slots);
     OSH_TRY(osh_arena_new(cx, &arena, (size_t)1 << WITHOUT_END));

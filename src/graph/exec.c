@@ -75,32 +75,34 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
 
 /* ---- one run ---- */
 
-typedef struct device_routes { // on a device: rows that the router sends to each expert
-    int route;         // value: output of the router
-    osh_tensor *lists; // own: I32 [E + E N]; NULL: not known
-    int32_t *n;        // own [E]: number of rows
+typedef struct device_routes { // on a device: the rows that the router sends to each expert
+    int route;         // number of the value that is the router's output
+    osh_tensor *lists; // own: I32 [E + E N]; NULL: not yet computed
+    int32_t *n;        // own [E]: number of rows of each expert
 } device_routes;
 
 typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* view: hooks for the whole batch; NULL: none, or the job is of one sample */
+    /* view: hooks for the whole batch; NULL: none, or the job is for one sample. */
     const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // nodes [first, first + n)
-    osh_expert_rows routed; // own: rows of the current expert, on the host
+    osh_expert_rows routed; // own: rows of the current expert, in host memory
     device_routes card;     // own
-    /* own: on a device, I64 [n, OSH_OP_MAX_OUT], first non-finite element of each output */
+    /* own: on a device, I64 [n, OSH_OP_MAX_OUT]: index of the first non-finite element of each
+     * output. */
     osh_tensor *found;
-    bool again;        // the second run, which looks for the first non-finite value
+    bool again;        // true for the second run, which looks for the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // each byte of an empty entry, which is larger than any index
+enum { NOTHING_FOUND = 0x7f }; // each byte of an empty entry; the entry is then larger than any
+                               // index
 
-/* True if all readers of the value may skip some of its rows. A non-finite element that they use
- * shows in their outputs. */
+/* True if all readers of the value may skip some of its rows. A non-finite element in a row that
+ * they use appears in their outputs. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -113,8 +115,8 @@ static bool is_masked(const osh_graph *g, int v)
     return any;
 }
 
-/* Fails naming sample, token and channel. at: the first non-finite element of output k of the
- * node. */
+/* Fails with the sample, token and channel of a non-finite element. `at` is the index of the first
+ * one in output k of the node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -127,7 +129,7 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
 }
 
 /* True if a node of the run reads the value and passes non-finite elements on to its output. A
- * chain of such nodes ends at a value that is checked. */
+ * chain of such nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -135,7 +137,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* an expert may read other rows */
+        /* An expert may read only other rows. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -144,14 +146,15 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the entry for an output where a device stores its finding; NULL: no findings. */
+/* Returns the entry in which a device stores the finding for an output. NULL: there are no
+ * findings. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks an output. On a device the finding is only stored, because reading it would wait. a->rows
- * NULL: all rows. */
+/* Checks an output for non-finite elements. On a device the finding is only stored, because reading
+ * it would wait. a->rows NULL: all rows are checked. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
@@ -186,7 +189,7 @@ done:
 static osh_status read_findings(osh_ctx *cx, const job *j)
 {
     osh_status rc = OSH_OK;
-    int64_t *at = NULL, nothing; // own: as found
+    int64_t *at = NULL, nothing; // own: copy of `found` on the host
     if (!j->found) goto done;
     memset(&nothing, NOTHING_FOUND, sizeof nothing);
     OSH_NEW(cx, at, j->n * OSH_OP_MAX_OUT);
@@ -199,7 +202,7 @@ done:
     return rc;
 }
 
-/* Sets the rows of the node's expert, and gathers these rows of its inputs. */
+/* Finds the rows that are routed to the node's expert, and gathers these rows of its inputs. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -211,7 +214,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* has these rows only */
+        /* The value has only these rows. */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -221,7 +224,7 @@ done:
     return rc;
 }
 
-/* Makes the value, freeing what an earlier run kept. */
+/* Makes the value. Frees the one that an earlier run has kept. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -256,7 +259,7 @@ done:
     return rc;
 }
 
-/* Returns the rows of an expert on a device. combine: its last node. */
+/* Returns the rows of an expert on a device. `combine` is the last node of the expert. */
 static osh_op_rows expert_rows_on_device(const job *j, int combine)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
@@ -265,13 +268,14 @@ static osh_op_rows expert_rows_on_device(const job *j, int combine)
                          j->card.n[expert]};
 }
 
-/* Lists weights, rows and findings of the expert whose nodes begin at `first`. */
+/* Lists weights, rows and findings of the expert whose first node is `first`. */
 static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int first)
 {
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
                    *combine = &n[OSH_EXPERT_COMBINE];
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // up comes before gate
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true: the node of up is before that of
+                                                          // gate
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
     const osh_tensor *w[3];
     for (int k = 0; k < 3; k++) {
@@ -317,8 +321,8 @@ done:
     return rc;
 }
 
-/* Scatters the output of a routed node to the rows of the whole batch, if other nodes read it or it
- * stays. */
+/* If other nodes read the output of a routed node or it stays, copies its rows to their positions
+ * in a value of the whole batch. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -328,7 +332,7 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* else no reader looks at the other rows */
+    /* If the value is masked, no reader reads the other rows. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -338,7 +342,7 @@ done:
     return rc;
 }
 
-/* Collects the inputs of a node. rows: table rows of a lookup, for the caller to free. */
+/* Collects the inputs of a node. *rows gets the table rows of a lookup; the caller frees them. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -389,7 +393,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         int v = n->out[k];
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
-        /* a new tensor, or the one at `from` */
+        /* The output is a new tensor, or the tensor at `from`. */
         if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
@@ -406,7 +410,8 @@ done:
     return rc;
 }
 
-/* Fills q with the tensors that the kernel reads. False: one is missing, or has another dtype. */
+/* Sets q to the tensors that the kernel reads. Returns false if one is missing or has another
+ * dtype. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -421,7 +426,8 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* Leaves *done false where a value is not finite: the nodes, run one by one, name it. */
+/* *done stays false if a value is not finite: the nodes then run one by one, and the error names
+ * the value. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
@@ -447,10 +453,11 @@ done:
 /* ---- sample by sample ---- */
 
 struct osh_lanes {
-    int n_made; // threads that have a batch
-    /* own [values]: nodes by sample make it and later nodes read it; all false between runs */
+    int n_made; // number of threads that have a batch
+    /* own [values]: true if nodes that run by sample make the value and later nodes read it; all
+     * false between runs. */
     bool *outer;
-    osh_batch *batch; // own [n]: the sample of each thread; empty between runs
+    osh_batch *batch; // own [n]: batch of one sample for each thread; empty between runs
 };
 
 typedef struct lanes { // a run of nodes on a batch, sample by sample
@@ -459,7 +466,7 @@ typedef struct lanes { // a run of nodes on a batch, sample by sample
     int first, end;   // nodes [first, end)
 } lanes;
 
-/* Makes a view of a sample's rows of a value of the whole batch. */
+/* Makes a view of the rows of one sample in a value of the whole batch. */
 static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b,
                             int64_t sample)
 {
@@ -474,7 +481,7 @@ done:
     return rc;
 }
 
-/* Sets the views of a sample: inputs of the nodes, and outputs that later nodes read. */
+/* Sets the views of one sample: the inputs of the nodes, and the outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -567,7 +574,7 @@ size_t osh_lanes_bytes(const osh_graph *g, int n_threads)
            (size_t)n_threads * (osh_batch_lists(g, 2) + into);
 }
 
-/* ---- acts of the walk ---- */
+/* ---- callbacks of the walk ---- */
 
 static int run_brought(const osh_walk *w, int from)
 {
@@ -603,9 +610,9 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Ends a run. On a device only some values are checked. If one is not finite, the values that the
- * caller brought are still there, and the run is repeated with a check of every value; the message
- * names the first that is not finite. */
+/* Ends a run. On a device only some values were checked. If one of them is not finite, the run is
+ * repeated with a check of every value, and the error names the first non-finite one. This is
+ * possible because the values that the caller brought still exist. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -619,7 +626,7 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* the second run found nothing */
+    /* The second run found no non-finite value. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
@@ -650,7 +657,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // every batch has them
+    int ids = s->g->input_ids; // every batch has the ids
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

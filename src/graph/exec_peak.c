@@ -1,5 +1,5 @@
-/* exec_peak.c - predicts the host bytes of a run of nodes: it does the walk of exec_walk.c with
- * acts that count bytes. device_peaks.c does the same for a device. */
+/* exec_peak.c - predicts the host bytes of a run of nodes: it walks like exec_walk.c, with
+ * callbacks that count bytes. device_peaks.c does the same for a device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -9,7 +9,8 @@
 
 #include "ops/gated.h"
 
-enum { PAGE = 4096 }; // bytes by which the blocks of n samples may exceed one block for all
+enum { PAGE = 4096 }; // bytes by which a block for each of n samples may exceed its part of one
+                      // block for all
 
 typedef struct tally {
     const osh_graph *g;
@@ -18,10 +19,11 @@ typedef struct tally {
     size_t live, peak;
     const osh_exec_brought *in;  // view
     const osh_exec_batch *batch; // view
-    bool *here;       // view: [values] live
-    bool *lane;       // view: [values] live of a sample; all false between uses
+    bool *here;       // view: [values] true for values that exist now
+    bool *lane;       // view: [values] true for values of one sample that exist now; all false
+                      // between uses
     int n_here;
-    size_t views;     // structs of views of one thread
+    size_t views;     // bytes of the structs of one thread's views
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -36,7 +38,7 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     if (routed) rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
     if (n->op->scratch)
         scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
-    /* allocated in this number of blocks */
+    /* The scratch is allocated in this number of blocks. */
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }
 
@@ -46,7 +48,7 @@ static size_t tally_value_bytes(const tally *t, int v)
     return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
-/* Counts a peak of `more` bytes above the live values. */
+/* Counts a peak of `more` bytes above the values that exist now. */
 static void tally_touch(tally *t, size_t more)
 {
     size_t now = t->live + more;
@@ -84,19 +86,19 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // an earlier run kept the value
+    count_gone(cx, w, v); // an earlier run has kept the value
     tally_appear(w->user, v);
     return OSH_OK;
 }
 
-static void count_lane_scratch(tally *t, size_t scratch) // scratch of one sample
+static void count_lane_scratch(tally *t, size_t scratch) // for one sample
 {
     size_t threads = (size_t)t->batch->n_threads;
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Counts a node. The blocks of samples together may be larger than the block that is counted for
- * all of them, by a page each. */
+/* Counts a node. The blocks of all samples together can be larger than the one block that is
+ * counted for them, by a page each. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;

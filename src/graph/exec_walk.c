@@ -10,11 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* so few threads are idle at the end */
+    /* With these numbers few threads are idle at the end. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node runs on the whole batch: its rows are read or gathered for all samples. */
+/* True if the node needs the whole batch, because its rows are read or gathered for all samples
+ * together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
@@ -42,8 +43,8 @@ static bool is_read(const osh_exec_span *s, int value, int from)
     return false;
 }
 
-/* True if a value that nodes before `end` make sample by sample must exist for the whole batch:
- * later nodes read it, or it stays. */
+/* True if a value that nodes before `end` make sample by sample must exist for the whole batch,
+ * because later nodes read it or it stays. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -83,7 +84,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
-/* Sets the last node of the run that reads each value. */
+/* Finds for each value the last node of the run that reads it. */
 static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -91,7 +92,7 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     int first = w->s.first, end = first + w->s.n;
     size_t n = (size_t)(w->s.of.v1 - w->s.of.v0);
     OSH_NEW(cx, w->last, n);
-    memset(w->last, 0xff, n * sizeof *w->last); // -1
+    memset(w->last, 0xff, n * sizeof *w->last); // sets all to -1
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
@@ -100,7 +101,7 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
         }
-    for (int i = first; w->s.routed && i < end; i++) { // routed nodes read the router's output
+    for (int i = first; w->s.routed && i < end; i++) { // routed nodes also read the router's output
         int route = osh_walk_is_routed(w, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
         if (route >= 0 && i > *last_of(w, route)) *last_of(w, route) = i;
     }
@@ -118,8 +119,8 @@ static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
     w->acts->gone(cx, w, v);
 }
 
-/* After a node has run: tells the hook what the node made, and drops the values that no later node
- * of the run reads. */
+/* Runs after a node: calls the hook for the outputs of the node, and frees the values that no later
+ * node of the run reads. */
 static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
 {
     osh_status rc = OSH_OK;
@@ -135,7 +136,7 @@ done:
     return rc;
 }
 
-/* On a device: finds the rows of all experts of a router at once; they are known until the last
+/* On a device: finds the rows of all experts of a router at once. They stay known until the last
  * expert has run. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 {
@@ -171,8 +172,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if a gate and an up of one value, in either order, and the glu that alone reads both begin
- * at `first`. */
+/* True if a gate and an up of the same value, in either order, and the only glu that reads both
+ * begin at `first`. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
@@ -218,8 +219,8 @@ done:
     return rc;
 }
 
-/* Returns the end of the mixture that begins at `first`; first: none begins there. It ends after an
- * expert. All of its nodes run, and of their outputs only the last sum may stay. */
+/* Returns the end of the mixture that begins at `first`, or `first` if none begins there. A mixture
+ * ends after an expert. All of its nodes run, and of their outputs only the last sum may stay. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;
@@ -262,7 +263,7 @@ done:
     return rc;
 }
 
-/* Walks nodes [first, end) sample by sample. The hook may see the outputs of `last`. */
+/* Walks nodes [first, end) sample by sample. The hook may be called for the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;
@@ -339,7 +340,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* or a later node that runs reads it */
+            /* A node must also run if a later node that runs reads its output. */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

@@ -1,6 +1,6 @@
-/* exec_walk.h - the order of a run of nodes: when values come, when the hook is told of them, and
- * when they go. exec.c runs the nodes in this order, exec_peak.c counts bytes in this order; so a
- * prediction agrees with the run.
+/* exec_walk.h - defines the order of a run of nodes: when values are made, when the hook is called
+ * for them, and when they are freed. exec.c runs the nodes and exec_peak.c counts bytes in this
+ * order, so a prediction agrees with the run.
  *
  *   q = linear(a); k = linear(a); s = attention(q, k)
  *   brought a: told         node k: made, told, a goes
@@ -11,45 +11,49 @@
 
 typedef struct osh_walk osh_walk;
 typedef struct osh_walk_acts {
-    /* returns the first value >= from that is live at the start; of.v1: none */
+    /* Returns the first value >= `from` that exists at the start, or of.v1 if there is none. */
     int (*brought)(const osh_walk *w, int from);
-    /* the value is live and about to be used */
+    /* Calls the hook: the value exists and is about to be used. */
     osh_status (*told)(osh_ctx *cx, osh_walk *w, int value);
-    /* makes it for the whole batch, before samples fill it */
+    /* Makes the value for the whole batch, before samples fill it. */
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value);
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // makes its outputs and runs it
-    /* runs two linears and the glu of both as one and makes its output; *done false: run them one
-     * by one */
+    /* Runs two linears and their glu as one and makes the output. *done false: the nodes must run
+     * one by one. */
     osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
-    /* runs samples: osh_walk_lane for each */
+    /* Runs the samples: osh_walk_lane for each. */
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
-    /* no later node reads the value; it may not exist */
+    /* Frees the value, which no later node reads. It may not exist. */
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);
-    osh_status (*over)(osh_ctx *cx, osh_walk *w); // all nodes have run; NULL: nothing to do
-    /* On a device: finds the rows of each expert from the output of a router, and drops the rows
-     * that were known before. -1: only drops. */
+    osh_status (*over)(osh_ctx *cx, osh_walk *w); // called after all nodes have run; NULL: nothing
+                                                  // to do
+    /* On a device: finds the rows of each expert from the output `route` of a router. Frees the
+     * rows that were known before. route -1: only frees. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
-    /* makes the sum after the last expert */
+    /* Runs a mixture at once and makes the sum after its last expert. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 
 struct osh_walk {
     const osh_walk_acts *acts;
-    void *user;        // view: for the acts
+    void *user;        // view: for the callbacks
     osh_exec_span s;   // the caller sets `of`
     bool by_sample;    // nodes may run sample by sample
-    const bool *seen;  // view, as in the hooks
-    /* view [values]: nodes by sample make it and later nodes read it; all false at first */
+    const bool *seen;  // view: as in the hooks
+    /* view [values]: true if nodes that run by sample make the value and later nodes read it; all
+     * false at first. */
     bool *outer;
-    bool tells;        // nodes tell of the values that they make
-    bool on_device;    // outputs do not reuse inputs; brought values stay until all nodes have run
-    bool lane;         // the walk of one sample: values in s.keep exist for the whole batch
-    int route;         // on a device: the router output whose rows are known; -1: none
-    int *last;         // own [values of s.of]: the last node of the run that reads it; -1: none
+    bool tells;        // nodes call the hook for the values that they make
+    bool on_device;    // outputs do not reuse inputs, and brought values stay until all nodes have
+                       // run
+    bool lane;         // true for the walk of one sample: values in s.keep exist for the whole
+                       // batch
+    int route;         // on a device: router output for which the rows are known; -1: none
+    int *last;         // own [values of s.of]: last node of the run that reads the value; -1: none
 };
 /* Walks the run. The caller sets acts, user, s, by_sample, seen and outer. */
 osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
-/* Walks nodes [first, end) for one sample; user: for its acts. */
+/* Walks nodes [first, end) for one sample. `user` is passed to the callbacks of this sample. */
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);
 static inline bool osh_walk_runs(const osh_walk *w, int node)
 {
@@ -57,12 +61,12 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 }
 /* True if the node runs only on the rows of its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* True if nodes [first, first + OSH_GATED_NODES) of the walk run as one. */
+/* True if the OSH_GATED_NODES nodes of the walk from `first` on run as one. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
 bool osh_walk_is_gated(const osh_walk *w, int first);
 /* Storage of output k of a node: the sample's rows of the batch's value; or the tensor of input 0,
- * if this walk made it and no later node reads it (a brought value may be lent, and others may read
- * it later); or a tensor of its own. */
+ * if this walk made it and no later node reads it (a value that the caller brought may be a view,
+ * or be read later); or a new tensor. */
 typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
 osh_out osh_walk_out(const osh_walk *w, int node, int k);
 #endif

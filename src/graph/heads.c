@@ -8,7 +8,8 @@
 #include "graph/kind.h"
 
 typedef struct row {
-    const char *name, *types; // head; model types that use the name, with spaces between them
+    const char *name, *types; // name of the head; types: model types that use it, separated by
+                              // spaces
 } row;
 
 static const char usual[] = "lm_head";
@@ -54,15 +55,15 @@ static const char *head_name(const osh_hf_config *c)
     return usual;
 }
 
-/* Returns the length of the module name if the tensor is a weight, or a part of a compressed
- * weight; else 0. */
+/* Returns the length of the module's name if the tensor is a weight or a part of a compressed
+ * weight. Returns 0 for other tensors. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
     return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
 }
 
-/* True if the first n bytes of name are `tail`, or end in a dot and `tail`. */
+/* True if the first n bytes of `name` are `tail`, or end with a dot and `tail`. */
 static bool is_called(const char *name, size_t n, const char *tail)
 {
     size_t len = strlen(tail);
@@ -115,7 +116,7 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;
     const char *arch = c->architecture ? c->architecture : "";
-    bool coded = false; // the table found so far has codes
+    bool coded = false; // true if the table that was found so far has codes
     *out = (osh_missing_head){.name = head_name(c), .embedding = -1,
                               .tied = c->tie_word_embeddings};
     out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||

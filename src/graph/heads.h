@@ -1,15 +1,16 @@
-/* heads.h - finds the output head of a checkpoint without a tensor for it. transformers creates a
- * Linear in that case: with the embedding table if the model ties the two, else with random
- * numbers. A quantized checkpoint must name such a head in `ignore`; else loaders look for its
- * codes. */
+/* heads.h - describes the output head of a checkpoint that has no tensor for it. In that case
+ * transformers creates a Linear: with the embedding table if the model ties the two, else with
+ * random numbers. A quantized checkpoint must name such a head in `ignore`; else loaders look for
+ * its codes. */
 #ifndef OSH_HEADS_H
 #define OSH_HEADS_H
 #include "io/checkpoint.h"
 
 typedef struct osh_missing_head {
-    const char *name; // static: the last parts of the Linear's name in transformers: "lm_head"
-    int64_t embedding; // tensor: the embedding table
-    bool tied;         // they share a weight
+    const char *name; // static string: last parts of the name of the Linear in transformers, such
+                      // as "lm_head"
+    int64_t embedding; // index of the tensor that is the embedding table
+    bool tied;         // head and embedding share a weight
     bool renamed;      // the name in transformers may have another prefix than in the checkpoint
 } osh_missing_head;
 

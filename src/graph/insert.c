@@ -31,10 +31,10 @@ static osh_node node_between(const osh_graph *g, osh_insertion *by, int in, int 
 }
 
 typedef struct splice {
-    osh_graph *g;    // view
+    osh_graph *g;    // view: the graph
     osh_node *nodes; // own
     int n;
-    int *made;       // own [insertions]: the value that each one makes
+    int *made;       // own [insertions]: value that each inserted node makes
 } splice;
 
 static osh_status insert_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
@@ -56,7 +56,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the node itself
+    osh_node *n = &s->nodes[s->n - 1]; // the node of the graph itself
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);
@@ -92,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    for (int i = 0; s.nodes && i < s.n; i++) // nodes that the graph did not take
+    for (int i = 0; s.nodes && i < s.n; i++) // attributes of nodes that the graph has not taken
         if (!strcmp(s.nodes[i].op->name, "rotate")) osh_free(cx, s.nodes[i].attr);
     osh_free(cx, s.nodes);
     osh_free(cx, s.made);

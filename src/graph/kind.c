@@ -1,7 +1,7 @@
 /* kind.c - tells the kind of a weight without a template.
  *
- * A 2-D `weight` is no proof of a Linear: routers, position tables and Conv1D of GPT-2 have one,
- * too, and no loader reads codes there. A weight is a Linear only if it has all of these:
+ * A 2-D `weight` is no proof of a Linear: routers, position tables and Conv1D of GPT-2 have one
+ * too, and no loader reads codes for them. A weight is a Linear only if it has all of these:
  *
  *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
  *                                                     block after the last one
@@ -18,7 +18,7 @@
 
 #include "graph/heads.h"
 
-typedef struct part { // part of a name, between dots
+typedef struct part { // a part of a name between two dots
     const char *s;
     size_t n;
 } part;
@@ -50,7 +50,7 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* Returns the part that begins at s, of a name that ends at `end`. */
+/* Returns the part that begins at s. The name ends at `end`. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));
@@ -66,7 +66,7 @@ static part last_part(const char *name, size_t n)
 
 /* ---- blocks ---- */
 
-/* Returns the number of the block in a name; -1: none. */
+/* Returns the number of the block in a name, or -1 if it has none. */
 static int64_t name_block(const char *name, size_t n)
 {
     static const char *const lists[] = {"layers", "layer", "h", "blocks", "block"};
@@ -161,7 +161,7 @@ static bool has_conv1d(const char *model_type)
     return false;
 }
 
-/* Returns the number of elements of the module's bias; -1: it has none. */
+/* Returns the number of elements of the module's bias, or -1 if it has none. */
 static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
 {
     char bias[512];
@@ -171,7 +171,7 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* True for last parts of names of Linears: "_proj" at the end, or a word of the list. */
+/* True if the last part of a name belongs to a Linear: it ends in "_proj" or is in the list. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",
@@ -213,8 +213,8 @@ static bool part_is_linear(part p)
     return IS_ONE_OF(p, words) || part_ends(p, "_proj");
 }
 
-/* Returns why a module that looks like a Linear is none for transformers or vLLM; NULL: no reason
- * is known. */
+/* Returns the reason why a module that looks like a Linear is not one for transformers or vLLM.
+ * NULL: no reason is known. */
 static const char *special_kind(const osh_kinds *k, const char *name, size_t n, part leaf)
 {
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
@@ -251,7 +251,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    if (any_part(name, n, part_is_gate)) { // a row for each expert, or half of an MLP
+    if (any_part(name, n, part_is_gate)) { // it has a row for each expert, or is half of an MLP
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }
@@ -283,7 +283,7 @@ const char *osh_kind_lasting_name(const char *name, size_t *n)
     if (name_block(name, strlen(name)) >= 0) return NULL;
     *n = sizeof head - 1;
     if (part_is_head(leaf)) return head;
-    /* the last two parts */
+    /* The last two parts of the name. */
     const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s;
     *n = (size_t)(end - s);
     return s;
@@ -312,5 +312,5 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
             k->n_layers = (int64_t)v->valuedouble;
     }
-    if (cJSON_IsTrue(both)) k->n_layers = -1; // the number is that of one of two stacks
+    if (cJSON_IsTrue(both)) k->n_layers = -1; // the config has the number of only one of two stacks
 }

@@ -1,4 +1,4 @@
-/* models.h - the graph templates of models/, embedded by the build (cmake/embed.cmake writes the
+/* models.h - the graph templates of models/, which the build embeds (cmake/embed.cmake writes the
  * array). */
 #ifndef OSH_MODELS_H
 #define OSH_MODELS_H
@@ -6,7 +6,7 @@
 
 typedef struct osh_embedded_model {
     const char *name; // file name without .json
-    const char *text; // n bytes
+    const char *text; // n bytes of text
     size_t n;
 } osh_embedded_model;
 

@@ -1,20 +1,20 @@
-/* original.c - puts the original model beside the quantized one in a graph.
+/* original.c - adds the nodes of the original model to the graph of the quantized model.
  *
  *   h ── norm ── a ── q_proj ── q         the weight of q_proj will change
  *
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * h and a are the same in both models; q and all values made from it are doubled. The two nodes,
- * and the two values, are next to each other. */
+ * h and a are the same in both models; q and all values computed from it are doubled. The two nodes
+ * are neighbours in the lists of the graph, and so are the two values. */
 #include "graph/graph.h"
 
 #include <string.h>
 
 typedef struct doubling {
-    bool *nodes, *values;  // own: it is doubled
-    int *moved;            // view: index of each node in the new graph; its original is before it
-    int *moved_value;      // own: index of each value in the new graph; its original is after it
+    bool *nodes, *values;  // own: true if the node or value is doubled
+    int *moved;            // view: new index of each node; the original of a node is before it
+    int *moved_value;      // own: new index of each value; the original of a value is after it
     int n_nodes, n_values; // sizes of the new graph
 } doubling;
 
@@ -43,7 +43,7 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* from the end, so that no value is overwritten before it has moved */
+    /* From the end, so that no value is overwritten before it is moved. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];
@@ -60,7 +60,7 @@ done:
     return rc;
 }
 
-/* Returns a node of the old graph with the values of the new one. */
+/* Returns a node of the old graph with the values of the new graph. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

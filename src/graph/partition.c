@@ -6,8 +6,8 @@
  *
  * A new part begins before the first target, so the nodes before it are a part of their own, and
  * before a target when the current part has N targets. Nodes between two targets belong to the part
- * of the first; so the tail joins the last target. If targets are nested, the outermost one counts.
- * Nodes are in execution order, so a part is a range of nodes. */
+ * of the first one, and nodes after the last target to its part. If targets are nested, the
+ * outermost one counts. Nodes are in execution order, so a part is a range of nodes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -31,7 +31,8 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    for (size_t t = 0; t < n; t++) { // each target must match by itself, whichever would win
+    for (size_t t = 0; t < n; t++) { // each target must match a module, even if another target has
+                                     // precedence
         bool any = false;
         OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
         for (int i = 0; i < g->n_modules; i++) {
@@ -60,7 +61,8 @@ static bool module_is_inside(const osh_graph *g, int module, int outer)
 
 static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* True if readers of v are in sibling modules of one class: experts, which are independent. */
+/* True if the readers of v are in sibling modules of one class, as experts are. These are
+ * independent. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
@@ -75,7 +77,7 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Keeps gate and up of each expert together; they are next to each other. */
+/* Keeps gate and up of each expert together. They are neighbours. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -88,8 +90,8 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
 }
 
 /* reach[i]: the last node that must be in the same part as node i, with all nodes between. Raises
- * it for the Linears that read value v. If these are next to each other, they stay together; else
- * the smallest module that contains them stays together; of experts only gate and up do. */
+ * it for the Linears that read value v. If these are neighbours, they stay together. If not, the
+ * smallest module that contains them stays together; for experts, only gate and up of each. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -115,8 +117,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* Sets unit[i], the module of the target that node i belongs to; -1: none. Nodes that must stay
- * together join the target of the first. */
+/* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must stay
+ * together belong to the target of the first of them. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -136,7 +138,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         }
         for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
-    for (int i = 0; i < g->n_nodes; i++) // a node of the original model joins the node after it
+    for (int i = 0; i < g->n_nodes; i++) // a node of the original model belongs to the target of
+                                         // the node after it
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
@@ -188,7 +191,7 @@ done:
     return rc;
 }
 
-typedef struct open_part { // a part whose end is not known yet
+typedef struct open_part { // a part whose end is not yet known
     int first, n_targets; // first node; targets so far
     int module;           // module of the first target; -1: none
 } open_part;

@@ -3,10 +3,10 @@
  *
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "transposed": bool}
  *
- * names the tensor inside the layer. "at" is the index along its first dimension; without it the
- * tensor is the matrix. Row r of the weight is row f + r s of the matrix, or column f + r s if it
- * is transposed; element r of the bias is element f + r s. A convolution [C, 1, K] is a matrix [C,
- * K]. */
+ * names the tensor inside the layer. "at" is the index along its first dimension. Without "at" the
+ * tensor itself is the matrix. Row r of the weight is row f + r s of the matrix, or column f + r s
+ * if it is transposed; element r of the bias is element f + r s. A convolution [C, 1, K] counts as
+ * a matrix [C, K]. */
 #include "graph/template.h"
 
 #include <string.h>
@@ -31,15 +31,16 @@ done:
     return rc;
 }
 
-/* Sets offsets and strides of the part. Its rows are along dimension `rows` of the tensor, its
- * columns (of a weight) along the other one. */
+/* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the part
+ * has its rows. The columns of a weight are along the other dimension. */
 static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
                              const rule *r, int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    osh_st_entry whole = *stored; // view: without middle dimensions of 1, as in a convolution
+    osh_st_entry whole = *stored; // view: without dimensions of 1 in the middle, as a convolution
+                                  // has
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;

@@ -1,5 +1,5 @@
-/* picked.c - reads the table rows that a batch's tokens name. A list of the vocabulary's size, 4
- * bytes a token, marks the rows. They are read in the order of the table, neighbours in one read,
+/* picked.c - reads the table rows that a batch's tokens name. A list with 4 bytes for each token of
+ * the vocabulary marks the rows. They are read in the order of the table, neighbours in one read,
  * on all threads. */
 #include "graph/picked.h"
 
@@ -8,15 +8,16 @@
 #include "base/profile.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 32 }; // rows of a chunk
+enum { PIECE = 32 }; // rows that a chunk reads
 
 typedef struct reading {
     const osh_checkpoint *ck;
     const osh_ckpt_tensor *t;
     osh_file *f;     // own
     osh_tensor *rows; // own: [m, D], in host memory
-    int32_t *at;     // own [V]: index among the rows that are read; -1: not wanted
-    int32_t *wanted; // own [m]: rows of the table, ascending
+    int32_t *at;     // own [V]: index of the row among those that are read; -1: the row is not
+                     // needed
+    int32_t *wanted; // own [m]: rows of the table to read, in ascending order
     int64_t m;
 } reading;
 
@@ -25,8 +26,8 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
     return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* The tensors that a lookup allocates, for n ids that name m rows of w; data is NULL. The run
- * allocates them by these shapes, and the plan counts them. */
+/* Shapes of the tensors that a lookup allocates, for n ids that name m rows of w. They have no
+ * data. The run allocates them by these shapes, and the plan counts them. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -145,7 +146,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest shape: each id names another row. */
+/* Returns the largest possible shape: each id names another row. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));
@@ -153,7 +154,7 @@ static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)
 {
-    /* the last term includes an open file */
+    /* The last term is for an open file. */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);

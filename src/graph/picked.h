@@ -11,19 +11,20 @@ typedef struct osh_picked {
     osh_tensor *ids; // own: I32 [N], indices of rows of w, in host memory
     osh_tensor *w;   // own: [distinct rows, D], in the order of the table; on the device
 } osh_picked;
-/* True if weight k of the node is read row by row, not loaded. */
+/* True if weight k of the node is read row by row when tokens are known, and not loaded as a
+ * whole. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
 typedef struct osh_picked_ids {
     const int32_t *ids; // view [n], in host memory
     int64_t n;
-    osh_device *device; // view: device of the rows; NULL: host memory
+    osh_device *device; // view: device that gets the rows; NULL: host memory
 } osh_picked_ids;
-/* Reads the rows. A row that is not finite is an error that names tensor and element. */
+/* Reads the rows. A non-finite row is an error that names the tensor and the element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
-/* Gross bytes of a lookup of n tokens, an upper bound: in host memory, and in the arena of a
- * device. */
+/* Return upper bounds of the gross bytes of a lookup of n tokens: in host memory, and in the arena
+ * of a device. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n);
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n);
 #endif

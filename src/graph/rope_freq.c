@@ -3,7 +3,7 @@
  *   default   f[i] = 1 / theta^(2i / dim)
  *   linear    f / factor
  *   llama3    long waves / factor, short waves unchanged, a blend between
- *   dynamic   theta grows with the sample: the op does that; here f of short samples
+ *   dynamic   f of short samples; the op raises theta for longer ones
  *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
  *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
  *
@@ -16,7 +16,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-static void rope_powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i / dim)
+static void rope_powers(float *p, double theta, int64_t dim) // p [dim / 2] = theta^(2i / dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
@@ -30,7 +30,7 @@ static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, 
           high_wave = (float)(original / r->high_freq_factor);
     for (int64_t i = 0; i < n; i++) {
         float inv = 1.0f / p[i];
-        /* torch computes scalar / tensor as reciprocal, then product */
+        /* torch computes scalar / tensor as a reciprocal, then a product. */
         float wave = (1.0f / inv) * (float)(2 * pi);
         float x = wave > low_wave ? inv / factor : inv;
         if (!(wave < high_wave) && !(wave > low_wave)) {
@@ -47,7 +47,7 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
-/* Returns the dimension whose wave turns n times within the original positions. */
+/* Returns the dimension whose wave rotates n times within the original positions. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
     return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));
@@ -121,7 +121,7 @@ static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, d
     return OSH_OK;
 }
 
-/* f[i] = 1 / (factor[i] p[i]) */
+/* f[i] = 1 / (factor[i] p[i]). */
 static void divide_by_factors(float *f, const float *p, const cJSON *factors)
 {
     const cJSON *v;
@@ -151,7 +151,7 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* halves of the whole head; the last pairs do not turn */
+    /* The halves are those of the whole head; the last pairs do not rotate. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

@@ -1,14 +1,15 @@
-/* rope_freq.h - inverse frequencies of the rotary embedding, from the rope parameters of
+/* rope_freq.h - computes inverse frequencies of the rotary embedding from the rope parameters of
  * config.json. */
 #ifndef OSH_ROPE_FREQ_H
 #define OSH_ROPE_FREQ_H
 #include "io/hf_config.h"
 #include "ops/op.h"
 
-/* Fills attr for heads of head_dim. max_positions: of the model; path: for messages. */
+/* Sets attr for heads of head_dim elements. max_positions is that of the model; `path` is for
+ * messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
-/* Returns m. Models with latent attention scale attention scores by m^2, as yarn_apply_mscale of
+/* Returns m: models with latent attention multiply attention scores by m^2, as yarn_apply_mscale of
  * transformers does. */
 double osh_rope_mscale(const osh_rope *rope);
 #endif

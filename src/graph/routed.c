@@ -1,5 +1,5 @@
-/* routed.c - finds, gathers and scatters the rows of an expert. Rows keep their order and stay in
- * their sample, so the results do not depend on batches or threads. */
+/* routed.c - finds, gathers and scatters the rows of an expert. Rows keep their order and their
+ * sample, so the results do not depend on batches or threads. */
 #include "graph/routed.h"
 
 #include "ops/cuda/cuda.h"
@@ -28,7 +28,7 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
     }
 }
 
-/* True if the node is a product that the device's kernel takes. */
+/* True if the node is a product that the kernel of the device supports. */
 static bool is_product(const osh_graph *g, const osh_node *n)
 {
     return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original &&
@@ -45,7 +45,7 @@ static bool is_expert(const osh_graph *g, int first)
     if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original)
         return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
-    /* up comes before gate */
+    /* True: the node of up is before that of gate. */
     bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
@@ -73,7 +73,7 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         int sum = n[OSH_EXPERT_COMBINE].in[0];
         if (at == first) continue;
         if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
-        /* other nodes read the sum so far */
+        /* Other nodes read the sum so far. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;
@@ -142,7 +142,8 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // and of the router
+                 osh_value_bytes(g, g->nodes[combine].in[2]); // and the width of the router's
+                                                              // output
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
            osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));

@@ -1,5 +1,5 @@
-/* routed.h - runs an expert only on the rows that the router sends to it. On a device all experts
- * of a mixture run at once.
+/* routed.h - lets an expert run only on the rows that the router sends to it. On a device all
+ * experts of a mixture run at once.
  *
  *   route [N, E]    expert 5 has weights in rows 3 and 8
  *   gate, up, glu and down run on rows 3 and 8; moe_combine reads only these rows of down */
@@ -7,39 +7,40 @@
 #define OSH_ROUTED_H
 #include "graph/graph.h"
 
-/* Returns the moe_combine that is the only reader of the node's output, directly or through nodes
- * that work row by row; -1: none. */
+/* Returns the moe_combine node that alone reads the node's output, directly or through nodes that
+ * work row by row. -1: there is none. */
 int osh_routed_to(const osh_graph *g, int node);
 
-/* Sets routed [n]: nodes of [first, first + n) that run and whose moe_combine (osh_routed_to) runs,
- * too. */
+/* Sets routed [n] to true for the nodes of [first, first + n) that run and whose moe_combine
+ * (osh_routed_to) runs too. */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
-/* A mixture, which a device runs at once: for each expert, one after the other, gate, up, glu, down
- * and combine, which adds to the sum of the expert before. Returns the end of its nodes, at most
- * `end`; first: none begins there. */
+/* Returns the end of the mixture that begins at `first`, at most `end`; returns `first` if none
+ * begins there. A device runs a mixture at once. Its nodes are, for each expert in order: gate, up,
+ * glu, down and combine, which adds to the sum of the previous expert. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
 int osh_mixture_end(const osh_graph *g, int first, int end);
 
 typedef struct osh_expert_rows { // rows of an expert in a batch
-    int combine;      // node: moe_combine of the expert
+    int combine;      // node that is the expert's moe_combine
     int32_t *rows;    // own [n], ascending
     int64_t n;
     int64_t *offsets; // own: offsets of each sample's rows
     osh_seqs seqs;    // view of offsets
-    int value[OSH_OP_MAX_IN];     // the value that x is gathered from, for input k of a node
+    int value[OSH_OP_MAX_IN];     // for input k of a node: value from which x[k] is gathered
     osh_tensor *x[OSH_OP_MAX_IN]; // own: [n, width]; NULL: not gathered
 } osh_expert_rows;
-/* Lists the rows of the expert. route: [N, E] of the batch with these samples. r is freed first;
- * {0} is empty. */
+/* Lists the rows of the expert. `route` is [N, E], for all samples of the batch. First frees r; {0}
+ * is an empty r. */
 osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g, int combine,
                             const osh_tensor *route, const osh_seqs *seqs);
 void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
-/* Sets r->x[k] to the rows of x. */
+/* Gathers the rows of x in r->x[k]. */
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
                              const osh_tensor *x);
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
-/* Bytes (gross, an upper bound) of one node besides its input and output, for n_tokens tokens. */
+/* Returns the bytes (gross, an upper bound) that one node needs besides its input and output, for
+ * n_tokens tokens. */
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens);
 #endif

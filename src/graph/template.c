@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 16, MAX_NAME = 64, MAX_TEMPLATE_BYTES = 1 << 20 };
-static const double max_int = 1099511627776.0; // 2^40: products of two still fit int64_t
+static const double max_int = 1099511627776.0; // 2^40: the product of two fits in int64_t
 
 void osh_template_free(osh_ctx *cx, osh_template *t)
 {
@@ -47,7 +47,8 @@ done:
     return rc;
 }
 
-/* Takes `t`: gives it to *out if it has the architecture, else adds its architectures to known. */
+/* Takes ownership of `t`. Gives it to *out if it has the architecture; if not, adds its
+ * architectures to `known`. */
 static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
                              const char *architecture)
 {
@@ -128,8 +129,8 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
-/* Returns the member of the object whose key is the number. transformers 5 pads keys with zeros:
- * "05" next to "11". */
+/* Returns the member of the object whose key is the number. transformers 5 pads keys with zeros,
+ * such as "05" for 5 if the largest is 11. */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;
@@ -141,9 +142,9 @@ static const cJSON *member_numbered(const cJSON *object, int64_t number)
     return NULL;
 }
 
-/* {"layers", "key", "same", "else"}: `key` of the layer's member in an object of config.json whose
- * keys are numbers of layers; `same` if the layer has no such key; `else` if there is no such
- * object. */
+/* Evaluates {"layers", "key", "same", "else"}. config.json has an object whose keys are numbers of
+ * layers. The result is `key` of the layer's member; `same` if the layer does not have it; `else`
+ * if there is no such object. */
 static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                                 int depth)
 {
@@ -172,8 +173,8 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* {"list", "at", "else"}: an item of a list of config.json; `else` if there is no list or the item
- * is infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
+/* Evaluates {"list", "at", "else"}: an item of a list of config.json. The result is `else` if there
+ * is no list or the item is infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
@@ -195,11 +196,11 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     return OSH_OK;
 }
 
-/* {"list", "is", "every", "else"}: tests the layer's item of a list of config.json, or one word
- * that is there for all layers. With `is`, the flag is on if the item is that word, or one of these
- * words; else if the item is not 0. Without the list it is `else`, or on if the number of the
- * layer, from 1, is not a multiple of `every`. {"from"}: on if the number of the layer, from 0, is
- * at least that. */
+/* Evaluates {"list", "is", "every", "else"}, which tests the layer's item of a list of config.json,
+ * or one word for all layers. With `is`, the result is true if the item is that word or one of
+ * these words; without it, if the item is not 0. If there is no list, the result is `else`, or true
+ * if the number of the layer, from 1, is not a multiple of `every`. Also evaluates {"from"}: true
+ * if the number of the layer, from 0, is at least that. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
@@ -216,7 +217,7 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     if (!cJSON_IsString(key))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
-    /* an empty list counts as no list */
+    /* An empty list is the same as no list. */
     if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
                                    : cJSON_IsString(list) ? list : NULL;
@@ -360,8 +361,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns the name of expr for messages: of a dim, which only the template knows, the word of
- * config.json. */
+/* Returns the name of `expr` for messages. A dim, whose name only the template uses, is replaced by
+ * its key of config.json. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;
@@ -396,9 +397,9 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* *yes: the layer has sliding attention. layer_types of config.json decides if it is given; else
- * layers from `from` (max_window_layers) on have it, or all but those whose number, from 1, is a
- * multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, they
+ * decide. If not, layers from `from` (max_window_layers) on have it, or all layers whose number,
+ * from 1, is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {
@@ -451,7 +452,8 @@ done:
     return rc;
 }
 
-/* *yes: the list under this key of config.json has the layer; an absent or null list is empty. */
+/* Sets *yes to true if the list under this key of config.json contains the layer. An absent or null
+ * list is empty. */
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
                                   int64_t layer)
 {

@@ -17,59 +17,63 @@
 #include "graph/graph.h"
 
 typedef struct osh_template {
-    char *name;  // own: for messages, "llama.json"
+    char *name;  // own: name for messages, such as "llama.json"
     cJSON *json; // own
-    bool by_route; // experts see only the tokens that are routed to them
-    const cJSON *wrap; // view: "wraps" of the template of the model around this one; NULL: none
+    bool by_route; // experts get only the tokens that are routed to them
+    const cJSON *wrap; // view: "wraps" of the template of the model that contains this one; NULL:
+                       // none
 } osh_template;
 
-/* Finds the template of an architecture. models_dir NULL: only the embedded templates; else its
- * files have precedence. *out NULL: no template has this architecture, and *known (own; known may
- * be NULL) lists the architectures that exist. */
+/* Finds the template of an architecture. models_dir NULL: only embedded templates; else its files
+ * have precedence. *out is NULL if no template has this architecture. *known (own) then lists the
+ * known architectures; known may be NULL. */
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
                              const char *architecture, const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
 void osh_template_free(osh_ctx *cx, osh_template *t);
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                                   const osh_template *tpl, osh_graph_faults *faults); // build.c
+                                   const osh_template *tpl, osh_graph_faults *faults); // defined in
+                                                                                       // build.c
 
 typedef struct osh_scope {
     const osh_template *tpl;
     const osh_hf_config *config;
     int64_t layer;  // number of the current layer
-    int64_t window; // window of the layer; 0: none
-    bool sliding;   // the layer has sliding attention, whatever the size of its window
+    int64_t window; // window of the layer; 0: no window
+    bool sliding;   // the layer has sliding attention; also true if its window is 0
     bool sparse;    // the layer has experts
     int64_t e;      // number of the repeated module inside it
-    int64_t max_position; // max_position_embeddings
+    int64_t max_position; // max_position_embeddings of config.json
 } osh_scope;
 
-typedef struct osh_entry_shape { // "weight" and "bias" of an entry
+typedef struct osh_entry_shape { // values of "weight" and "bias" of an entry
     int ndim;
     int64_t dims[2];
     bool bias;
 } osh_entry_shape;
-/* Makes the attributes of an entry's node, own; NULL: the op has none (attributes.c). */
+/* Makes the attributes (own) of an entry's node. NULL: the op has none (attributes.c). */
 osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op,
                           const cJSON *entry, const osh_entry_shape *w);
 
-/* Sets name, tensor and part of a weight from `json`, for the ndim and shape in `w` (parts.c). */
+/* Sets name, tensor and part of a weight from `json`. w already has ndim and shape (parts.c). */
 osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const osh_checkpoint *ck,
                         const char *tensor, const cJSON *json);
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
-                         const cJSON *expr); // number, bool, "a*b/2+sqrt(c)"
+                         const cJSON *expr); // a number, a bool or an expression such as
+                                             // "a*b/2+sqrt(c)"
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
-                         int64_t min); // a whole number, min..2^40
+                         int64_t min); // a whole number from `min` to 2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
-                         const char *key); // view of config or template
-/* *out: the window of a layer by the template's "window" row {"size", "when", "layers", "from",
- * "every"}; 0: full attention. *sliding: the layer has sliding attention. */
+                         const char *key); // view of config.json or of the template
+/* Sets *out to the window of a layer according to the template's "window" row {"size", "when",
+ * "layers", "from", "every"}; 0: full attention. *sliding: true if the layer has sliding
+ * attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
-/* *out: a layer has experts by the template's "sparse" row {"when", "every", "from", "except",
- * "only"}; no row: false. */
+/* Sets *out to true if the layer has experts according to the template's "sparse" row {"when",
+ * "every", "from", "except", "only"}. Without such a row it is false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

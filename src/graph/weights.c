@@ -1,5 +1,4 @@
-/* weights.c - loads the weights of a range of nodes from the shards when they are needed, and frees
- * them after that. */
+/* weights.c - loads the weights of a range of nodes from the shards, and frees them. */
 #include "graph/exec.h"
 #include "graph/picked.h"
 
@@ -66,14 +65,15 @@ done:
     return rc;
 }
 
-/* Returns the stored tensor if the bytes that a load gives are a range of a file; else NULL. */
+/* Returns the stored tensor if the bytes of the loaded weight are a range of a file. Else returns
+ * NULL. */
 static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck,
                                             int weight)
 {
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    if (!w->part) t = osh_checkpoint_find(ck, w->name); // a load does this, too
+    if (!w->part) t = osh_checkpoint_find(ck, w->name); // osh_weights_load also looks up the name
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;
 }

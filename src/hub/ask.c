@@ -1,4 +1,5 @@
-/* ask.c - makes requests to the Hub: redirects, retries, and the messages of refusals. */
+/* ask.c - makes requests to the Hub: it follows redirects, repeats attempts, and turns refusals
+ * into messages. */
 #include "hub/ask.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",
                                         "https://hf.co"};
-    bool safe = !strncasecmp(url, "https:", 6); // or the endpoint's scheme
+    bool safe = !strncasecmp(url, "https:", 6); // the scheme is https, or that of the endpoint
     if (osh_http_same_host(url, hub->endpoint)) return safe || !strncasecmp(url, hub->endpoint, 6);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (safe && osh_http_same_host(url, hosts[i])) return true;
@@ -40,7 +41,8 @@ osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *
         osh_free(cx, url);
         url = r->redirect, r->redirect = NULL;
         at.url = url;
-        at.with_token = at.with_token && token_may_go(hub, url); // no later redirect gets it back
+        at.with_token = at.with_token && token_may_go(hub, url); // if one redirect leaves the host,
+                                                                 // no later one gets the token
     }
 done:
     osh_free(cx, url);
@@ -88,7 +90,8 @@ static osh_status error_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_string(w, user, "error") : osh_json_walk_skip(w);
 }
 
-/* Returns the server's message: a header, else {"error": ...}; empty if there is none. */
+/* Writes the server's message to `to`: that of a header, or of {"error": ...}. It is empty if there
+ * is none. */
 static void reply_words(osh_ctx *cx, char to[300], const osh_http_reply *r)
 {
     size_t n;
@@ -151,7 +154,7 @@ osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh
     for (int tried = 0;; tried++) {
         OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, q));
         if (r->status == 200) break;
-        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // without a network one retry is enough
+        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // without a network one attempt is enough
         if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));
         OSH_TRY(osh_hub_pause(cx, r, tried, NULL));
     }

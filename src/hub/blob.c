@@ -1,4 +1,4 @@
-/* blob.c - one file of a repository into the cache:
+/* blob.c - downloads one file of a repository into the cache:
  *
  *   .locks/models--org--name/<etag>.lock     held meanwhile: a second process finds the file done
  *   blobs/<etag>                             the bytes of the file (fetch.c)
@@ -25,14 +25,14 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
-/* Waits for the lock of the file, which another process may hold. */
+/* Waits for the lock of the file, which another process may have. */
 static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     bool taken = false;
     osh_at *dir = NULL; // own
     char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
-         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: both
+         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: both names
     if (!below || !name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
     OSH_TRY(osh_at_open_lock(cx, out, dir, name));
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* Opens the directory of the snapshot that the file is in. *name is a view of f. */
+/* Opens the directory of the snapshot that contains the file. *name is a view of f. */
 static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name,
                                     const osh_hub_place *p, const osh_hub_file *f)
 {
@@ -64,7 +64,8 @@ static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name
     return rc;
 }
 
-/* Links name to "../../blobs/<etag>", with one more ../ for each directory of the path. */
+/* Makes the link `name` to "../../blobs/<etag>", with one more ../ for each directory of the
+ * path. */
 static osh_status blob_link(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
                             const osh_hub_file *f)
 {
@@ -81,8 +82,8 @@ done:
     return rc;
 }
 
-/* Writes a copy of the blob, and gives it the name `to`, also if a file has that name. The caller
- * holds the lock, so the next process can overwrite an unfinished copy. */
+/* Writes a copy of the blob and gives it the name `to`, replacing a file of that name. The caller
+ * holds the lock, so that the next process can overwrite an incomplete copy. */
 static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
                             const osh_hub_file *f)
 {
@@ -131,8 +132,8 @@ done:
     return rc;
 }
 
-/* Makes the file of the snapshot. The caller holds its lock. *fetched is true if there was no right
- * blob. */
+/* Makes the file of the snapshot. The caller holds its lock. *fetched is true if the cache had no
+ * right blob. */
 static osh_status blob_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                             bool *fetched)
 {
@@ -201,13 +202,14 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     osh_status rc = OSH_OK;
     struct stat st;
     char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: both
+         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: both paths
     char *partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag); // own
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // it may have holes
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes, because the file may
+                                                           // have holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

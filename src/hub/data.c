@@ -1,7 +1,7 @@
-/* data.c - data sets by name: the names of LLM Compressor, with its text for a row, and org/name of
- * the Hub.
+/* data.c - finds data sets by name: the names of LLM Compressor, with the text that it makes of a
+ * row, and names org/name of the Hub.
  *
- *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl   rows, asked once */
+ *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl   rows of one request */
 #include <ctype.h>
 #include <string.h>
 
@@ -13,12 +13,12 @@
 typedef struct registered {
     const char *name, *id;
     const char *config;  // default configuration
-    const char *text;    // text of a row (rows.h)
-    const char *chat;    // a column of conversations
-    const char *suffix;  // ending of the splits train and test
+    const char *text;    // template for the text of a row (rows.h)
+    const char *chat;    // column that has conversations
+    const char *suffix;  // ending of the names of the splits train and test
     bool system_first;
-    const char *refused; // reason why it is not read as LLM Compressor reads it
-    bool never;          // nor with a column or template of the caller
+    const char *refused; // reason why it cannot be read as LLM Compressor reads it
+    bool never;          // true: not even with a column or template of the caller
 } registered;
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
@@ -27,7 +27,7 @@ static const char no_text[] = "it holds images or sound, and text is what is rea
 #define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
 #define ULTRACHAT                                                                                  \
     "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true
-/* Names as LLM Compressor spells them, with - for _. */
+/* Names as LLM Compressor spells them, but with - instead of _. */
 static const registered known[] = {
     {.name = "c4", .id = "allenai/c4"},
     {.name = "wikitext", .id = "Salesforce/wikitext"},
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Returns the path for these rows, which the caller frees. It depends on the request only, so a
- * later run finds the rows without a network. */
+/* Returns the path of the file for these rows; the caller frees it. It depends on the request only,
+ * so that a later run finds the rows without a network. */
 static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
@@ -145,7 +145,7 @@ done:
     return rc;
 }
 
-/* Returns the file of these rows, which the caller frees. Asks the server if the file does not
+/* Finds the file with these rows; the caller frees *path. Asks the server if the file does not
  * exist. */
 static osh_status rows_find(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset,
                             osh_env_fn env)
@@ -183,7 +183,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (!(r = registered_find(d->dataset)) && !osh_data_kind(d->dataset) &&
         !osh_data_is_columns(d->dataset))
         OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
-    if (!r && !is_name) goto done; // a file that does not exist
+    if (!r && !is_name) goto done; // it is a path of a file that does not exist
     if (r && r->refused && (r->never || !d->own_text))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
     if (d->wants_split && !d->splits)
@@ -195,7 +195,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (r && !rows.config) rows.config = r->config;
     if (r && !d->own_text) registered_take(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
-    if (needs_all) rows.most = 0; // else rows would be read that nobody uses
+    if (needs_all) rows.most = 0; // otherwise rows would be downloaded that are not used
     OSH_TRY(rows_check_request(cx, d, &rows, r ? "main" : name.revision));
     OSH_TRY(rows_find(cx, path, &rows, d->dataset, env));
 done:

@@ -1,12 +1,13 @@
-/* fetch.c - fetches the bytes of one file, in one stream for each idle thread:
+/* fetch.c - fetches the bytes of one file. Each idle thread fetches a part:
  *
- *   blobs/<etag>.oneshot.incomplete     grows; a large file has holes where parts are missing
+ *   blobs/<etag>.oneshot.incomplete     the bytes so far; a large file has holes for missing parts
  *   blobs/<etag>.oneshot.ranges         the parts of a large file (ranges.h); if absent,
  *                                       all bytes up to the end of the file are there
  *
- * Both files stay when a run ends, and the next run goes on with them. They need not be right: the
- * hash is computed over all bytes of the file in the end. A server that ignores ranges sends one
- * stream. Each request begins at the Hub: the address of its redirect is signed, and expires. */
+ * Both files stay when a run ends, and the next run continues with them. They may be wrong, because
+ * at the end the hash is computed over all bytes of the file. A server that ignores ranges sends
+ * one stream. Each request begins at the Hub, because the address to which it redirects is signed
+ * and expires. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,18 +16,18 @@
 #include "hub/ranges.h"
 #include "hub/sha.h"
 
-/* Bytes of one request: servers refuse an answer of more than 50 GB. */
+/* Most bytes of one request: servers refuse an answer of more than 50 GB. */
 static const int64_t MOST_ASKED = 8000000000;
 
-typedef struct osh_fetch { // a file that grows
+typedef struct osh_fetch { // a file that is being downloaded
     osh_hub_place *p;
     const osh_hub_file *f;
-    osh_file *out, *record; // own; record NULL: one stream
+    osh_file *out, *record; // own; `record` is NULL if the file is one stream
     osh_at *blobs;          // own
-    char *partial, *ranges; // own: their names in blobs
-    struct osh_fetch *next; // next open file
-    osh_ranges parts;       // this member and the next ones: under p->lock
-    int at_work;            // threads that help
+    char *partial, *ranges; // own: names of the two files in blobs
+    struct osh_fetch *next; // next file that is being downloaded
+    osh_ranges parts;       // p->lock protects this member and the next ones
+    int at_work;            // number of threads that help with the file
     bool no_ranges;         // the server ignores ranges
 } osh_fetch;
 
@@ -34,12 +35,12 @@ typedef struct stream { // one request for a part
     osh_fetch *x;
     osh_part *part;
     int64_t asked_end;
-    bool over; // it needs no more of this answer
+    bool over; // the rest of this answer is not needed
 } stream;
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
 
-/* Writes the ranges to the record. The caller holds the lock, unless no other thread knows x. */
+/* Writes the ranges to the record. The caller holds the lock, unless no other thread has x yet. */
 static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
 {
     char text[OSH_RANGES_BYTES];
@@ -47,7 +48,8 @@ static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
     return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
 }
 
-/* Fails if another process has finished the same file: some network file systems have no locks. */
+/* Fails if another process has finished the same file, which can happen because some network file
+ * systems have no locks. */
 static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
 {
     const char *path = osh_file_path(x->out);
@@ -73,7 +75,7 @@ done:
     return rc;
 }
 
-/* Opens the files that an earlier run left, or new ones. */
+/* Opens the files that an earlier run has left, or makes new ones. */
 static osh_status fetch_open_partial(osh_ctx *cx, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -99,20 +101,20 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the part that was asked for. With s->over set, OSH_E_IO ends the stream
- * and is no failure. */
+/* Checks that the answer is the requested part. If it returns OSH_E_IO with s->over set, the stream
+ * ends without a failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
-    if (r->status == 200 && x->record) { // the whole file from its start
+    if (r->status == 200 && x->record) { // the answer is the whole file
         pthread_mutex_lock(&x->p->lock);
         x->no_ranges = s->over = true;
         pthread_mutex_unlock(&x->p->lock);
         return OSH_E_IO;
     }
-    /* The server ignored the range. */
+    /* The server has ignored the range. */
     if (r->status == 200) return s->part->at ? fetch_start_over(cx, x) : OSH_OK;
     if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
         OSH_FAIL(cx, OSH_E_IO,
@@ -123,15 +125,15 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part and records them. With s->over set, OSH_E_IO ends the stream and is no
- * failure. */
+/* Writes bytes of the part and records them. If it returns OSH_E_IO with s->over set, the stream
+ * ends without a failure. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
     pthread_mutex_lock(&x->p->lock);
-    /* The end moves when another thread takes the rest. */
+    /* The end of the part changes when another thread takes its second half. */
     int64_t at = s->part->at, left = s->part->end - at;
     s->over |= x->no_ranges;
     pthread_mutex_unlock(&x->p->lock);
@@ -147,13 +149,13 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    if (!rc && s->over) rc = OSH_E_IO; // not a failure: another thread has the rest
+    if (!rc && s->over) rc = OSH_E_IO; // no failure: another thread fetches the rest
 done:
     return rc;
 }
 
-/* Makes requests until the part has all its bytes. A request that brings bytes resets the number of
- * attempts. */
+/* Makes requests until the part has all its bytes. A request that brings bytes sets the number of
+ * attempts back to 0. */
 static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
 {
     osh_status rc = OSH_OK;
@@ -181,7 +183,7 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
-        if (s.part->at > before.at) tried = 0; // only this thread moves it
+        if (s.part->at > before.at) tried = 0; // only this thread changes it
         if (s.over || s.part->at == s.asked_end) continue;
         bool cut = r.status == 200 || r.status == 206,
              expired = elsewhere && (r.status == 403 || r.status == 400);
@@ -201,8 +203,8 @@ done:
     return rc;
 }
 
-/* Takes a part that no thread fetches, or half of one; -1 if there is none. The caller holds the
- * lock. */
+/* Takes a part that no thread fetches, or half of one. Returns -1 if there is none. The caller
+ * holds the lock. */
 static int part_take(osh_fetch *x) { return x->no_ranges ? -1 : osh_ranges_take(&x->parts); }
 
 static void part_give(osh_fetch *x, int i)
@@ -225,7 +227,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    if (rc) osh_hub_place_fail(cx, p, rc); // before the file's own thread learns of it
+    if (rc) osh_hub_place_fail(cx, p, rc); // called before the thread of the file can see the
+                                           // failure
     pthread_mutex_lock(&p->lock);
     x->at_work--;
     pthread_cond_broadcast(&p->changed);
@@ -233,7 +236,7 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     return rc;
 }
 
-/* Lets other threads help with the file. */
+/* Allows other threads to help with the file. */
 static void fetch_open(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -242,7 +245,7 @@ static void fetch_open(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* Closes the file to helpers, and waits until no other thread fetches a part. */
+/* Allows no more help with the file, and waits until no other thread fetches a part. */
 static void fetch_shut(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -254,7 +257,7 @@ static void fetch_shut(osh_fetch *x)
 }
 
 /* Fetches all parts that this thread can take, while other threads help. If the server sends no
- * parts, it then fetches one stream. */
+ * parts, fetches one stream. */
 static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -267,7 +270,7 @@ static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
         rc = fetch_part(cx, http, x, i);
         part_give(x, i);
     }
-    if (rc) osh_hub_place_fail(cx, x->p, rc); // the helpers end
+    if (rc) osh_hub_place_fail(cx, x->p, rc); // makes the helpers end
     fetch_shut(x);
     OSH_TRY(rc);
     if (atomic_load(&x->p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
@@ -288,7 +291,7 @@ osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const os
     osh_status rc = OSH_OK;
     osh_sha *sha = NULL; // own
     char *bytes = NULL;  // own
-    char head[40];       // git hashes a header before the bytes
+    char head[40];       // git hashes this header before the bytes
     int64_t n = f->n_bytes;
     bool large = strlen(f->etag) == 64;
     OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
@@ -309,14 +312,14 @@ done:
     return rc;
 }
 
-/* If the hash is wrong, it fetches the file once more from the start: bytes of an earlier run may
+/* If the hash is wrong, the file is fetched once more from its start: bytes of an earlier run may
  * be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {
     osh_status rc = OSH_OK;
     osh_fetch x = {.p = p, .f = f};
-    char hex[65], *target = NULL; // target: own
+    char hex[65], *target = NULL; // own: target
     if (!(x.partial = osh_sprintf(cx, "%s.oneshot.incomplete", f->etag))) OSH_TRY(OSH_E_NOMEM);
     if (!(x.ranges = osh_sprintf(cx, "%s.oneshot.ranges", f->etag))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_hub_place_dir(cx, &x.blobs, p, "blobs"));
@@ -336,7 +339,7 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
     if (osh_file_is_at(x.out, target)) goto done; // another process has finished this file
     OSH_TRY(fetch_check_name(cx, &x));
-    /* The record goes first: without it the file counts as complete, which it is. */
+    /* The record is removed first: a file without a record counts as complete, and this one is. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:

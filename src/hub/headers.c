@@ -1,12 +1,11 @@
-/* headers.c - a model without its weights, for a plan. A range request gets the header of each
- * safetensors file; the file that is written has the right size, but no data after the header, and
- * takes no space:
+/* headers.c - downloads a model without its weights, for a plan. A range request gets the header of
+ * each safetensors file. The written file has the right size, but it is a hole after the header:
  *
  *   HF_HOME/oneshot/headers/models--org--name/<commit>/
  *       model-00001-of-00163.safetensors     header, then nothing
  *       config.json                          -> the file in the cache
  *
- * No other program reads this directory: in the Hub's cache such a file would pass for the
+ * No other program reads this directory: in the Hub's cache such a file would be taken for the
  * weights. */
 #include <string.h>
 
@@ -14,7 +13,8 @@
 #include "hub/pull.h"
 
 enum {
-    FIRST_BYTES = 16 << 10, // a dense model's header fits; a longer one takes a second request
+    FIRST_BYTES = 16 << 10, // enough for the header of a dense model; a longer one needs a second
+                            // request
     MAX_HEADER_BYTES = 100 << 20
 };
 
@@ -25,12 +25,12 @@ typedef struct head { // the beginning of a file
     int64_t has, want; // bytes
 } head;
 
-/* Checks that the answer is the part that was asked for. */
+/* Checks that the answer is the requested part. */
 static osh_status head_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     const head *h = user;
     if (r->status == 200 && !h->has && h->want == h->f->n_bytes)
-        return OSH_OK; // the whole file was asked for
+        return OSH_OK; // the whole file was requested
     if (r->status == 206 && r->range_from == h->has && r->range_total == h->f->n_bytes)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* Fetches bytes until there are h->want. */
+/* Fetches bytes until there are h->want of them. */
 static osh_status head_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,7 @@ done:
     return rc;
 }
 
-/* Opens the directory of the file below HF_HOME. *name is a view of f. */
+/* Opens the directory, below HF_HOME, that contains the file. *name is a view of f. */
 static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
                                 const osh_hub_place *p, const osh_hub_file *f)
 {
@@ -95,7 +95,7 @@ static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
     return rc;
 }
 
-/* Writes the header of the file, then a hole up to its size. */
+/* Writes the header of the file; the rest up to its size is a hole. */
 static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +109,7 @@ static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head
                  p->name->id, (unsigned long long)n, (long long)h->f->n_bytes);
     h->want = (int64_t)n + 8;
     if (h->has < h->want) OSH_TRY(head_fetch(cx, http, p, h));
-    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // drops bytes of weights
+    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // removes bytes of weights
     OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // makes the hole
 done:
     return rc;

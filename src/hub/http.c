@@ -1,5 +1,5 @@
-/* http.c - makes one request with libcurl. It does not follow redirects: the caller decides whether
- * the next host gets the token. */
+/* http.c - makes one request with libcurl. It does not follow redirects, because the caller decides
+ * whether the next host gets the token. */
 #include "hub/http.h"
 
 #include <ctype.h>
@@ -24,14 +24,14 @@ struct osh_http {
     const osh_hub *hub;   // view
     const atomic_bool *stop;
     CURL *easy;   // own
-    CURLM *multi; // own: its poll ends soon after an interrupt
-    struct curl_slist *plain, *with_token; // own: headers
+    CURLM *multi; // own: multi handle, whose poll ends soon after an interrupt
+    struct curl_slist *plain, *with_token; // own: lists of headers
     char agent[128], text[CURL_ERROR_SIZE];
     long idle_s;
-    bool counted; // OSH_HTTP_BYTES are counted
+    bool counted; // OSH_HTTP_BYTES were counted
 };
 
-typedef struct transfer { // state of one request for the callbacks
+typedef struct transfer { // state of one request, for the callbacks
     osh_ctx *cx;
     osh_http *http;
     const osh_http_request *q;
@@ -140,7 +140,7 @@ int64_t osh_http_wait(const osh_http_reply *r)
     size_t n;
     long long left = 1, wait = -1;
     char text[200];
-    const char *value = osh_http_header(r, "RateLimit", &n); // "resolvers";r=0;t=55
+    const char *value = osh_http_header(r, "RateLimit", &n); // such as "resolvers";r=0;t=55
     snprintf(text, sizeof text, "%.*s", (int)(n < 199 ? n : 199), value);
     const char *at = strstr(text, "r=");
     if (at) sscanf(at, "r=%9lld;t=%9lld", &left, &wait);
@@ -154,7 +154,7 @@ static size_t http_on_header(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
     n *= size;
-    /* A proxy or a 100 has headers, too: the last answer counts. */
+    /* A proxy's answer or a 100 also has headers; those of the last answer count. */
     if (n > 5 && !memcmp(p, "HTTP/", 5)) osh_buf_clear(&t->r->headers);
     if (!t->rc && t->r->headers.len + n > MAX_HEADER_BYTES)
         t->rc = osh_fail(t->cx, OSH_E_FORMAT, "%s: headers of more than %d bytes", t->q->url,
@@ -163,7 +163,7 @@ static size_t http_on_header(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* Opens a file without a name in HF_HOME, or in the cache if HF_HOME is not writable. */
+/* Opens an unnamed file in HF_HOME, or in the cache if HF_HOME is not writable. */
 static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
 {
     osh_at *dir = NULL; // own
@@ -177,7 +177,7 @@ static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
     return rc;
 }
 
-/* Appends to the body of an answer: in memory while it is short, else in a file. */
+/* Appends to the body of an answer. A short body is in memory, a longer one in a file. */
 static osh_status body_put(transfer *t, const char *p, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -231,7 +231,7 @@ static void http_set_proxy(osh_http *h, const char *url)
     h->curl->curl_easy_setopt(h->easy, CURLOPT_PROXY, proxy);
 }
 
-/* Returns the file with the certificates that this system trusts; NULL if libcurl is to use its own
+/* Returns the file with the certificates that this system trusts. NULL: libcurl uses its
  * default. */
 static const char *http_certificates(const osh_http *h)
 {
@@ -309,7 +309,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     h->text[0] = 0;
     http_set_options(h, &t, range);
     rc = http_perform(cx, h, &code);
-    if (t.rc) rc = t.rc; // failure of a callback
+    if (t.rc) rc = t.rc; // status of a callback that failed
     if (rc) goto done;
     r->status = 0;
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &r->status);
@@ -321,7 +321,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
     http_read_range(r);
-    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // an empty file
+    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // the file is empty
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);
     if (url && !(r->redirect = osh_strdup(cx, url))) rc = OSH_E_NOMEM;
@@ -329,8 +329,8 @@ done:
     return rc;
 }
 
-/* Returns the start of "host:port" in an address; *n is its length, 0 if the address is not http or
- * https. */
+/* Returns the start of "host:port" in an address and sets *n to its length. *n is 0 if the address
+ * is not http or https. */
 static const char *url_host(const char *url, size_t *n)
 {
     size_t scheme = !strncasecmp(url, "http://", 7) ? 7 : !strncasecmp(url, "https://", 8) ? 8 : 0;

@@ -8,7 +8,7 @@
 
 #include "hub/hub.h"
 
-/* MAX_FILE_PART is the limit of file systems. */
+/* MAX_FILE_PART is a limit of file systems. */
 enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 };
 
 static bool name_part_is_valid(const char *s, size_t n)
@@ -17,7 +17,7 @@ static bool name_part_is_valid(const char *s, size_t n)
     if (!isalnum((unsigned char)s[n - 1]) && s[n - 1] != '_') return false;
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i])) return false;
-        /* "--" separates the parts in the cache. */
+        /* "--" separates the parts of a name in the cache. */
         if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false;
     }
     return !(n > 4 && !memcmp(s + n - 4, ".git", 4));

@@ -3,7 +3,7 @@
  *   {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...],
  *    "num_rows_total": 7473}
  *
- * A row may be long, so none is held in memory: the reader goes over its text once to check it, and
+ * A row may be long, so no row is kept in memory: the reader reads its text once to check it, and
  * once more to write the line. */
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +17,12 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    unsigned seen;          // bits: keys of the item that were seen; 8: the first message was
-    int64_t row_at, number; // row_at: position of the row; number: its row_idx; -1: not seen
+    unsigned seen;          // bits: keys of the item so far; 8: the first message was read
+    int64_t row_at, number; // row_at: position of the row; number: its row_idx; -1: not found yet
     bool cut, no_object;
-    const char *column; // column to find
+    const char *column; // name of the column to find
     int64_t column_at;  // position of its value; -1: not found
-    bool role, system;  // the first message has a role; the role is "system"
+    bool role, system;  // first message: it has a role; its role is "system"
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)
@@ -69,8 +69,8 @@ done:
     return rc;
 }
 
-/* Goes to the value of a column of the row. *first is its first character; -1 if the row has no
- * such column. */
+/* Moves to the value of a column of the row. *first is its first character, or -1 if the row does
+ * not have the column. */
 static osh_status row_find_column(reading *r, osh_json_walk *w, const char *column, int *first)
 {
     osh_status rc = OSH_OK;
@@ -84,8 +84,8 @@ done:
     return rc;
 }
 
-/* Writes {"text": "..."}: the template "Question: {question}\nAnswer: {answer}" with the columns of
- * the row. */
+/* Writes {"text": "..."}. The text is the template, such as "Question: {question}\nAnswer:
+ * {answer}", with the columns of the row. */
 static osh_status row_put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -139,7 +139,7 @@ static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_skip(w);
 }
 
-typedef struct opening { // replaces the first byte by a text
+typedef struct opening { // a text that replaces the first byte
     reading *r;
     const char *text; // NULL: already written
 } opening;

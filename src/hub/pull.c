@@ -10,7 +10,7 @@
 #include "hub/pull.h"
 
 enum { AT_ONCE = 8, MAX_NAME = 4096 };
-enum { WORK_BYTES = 1 << 20 }; // host memory of a thread, without its connections
+enum { WORK_BYTES = 1 << 20 }; // host memory of a thread without its connections
 static const char index_name[] = "model.safetensors.index.json",
                   single_name[] = "model.safetensors";
 
@@ -20,7 +20,7 @@ typedef struct batch {
     const osh_hub_file **files;
     size_t n;
     int64_t n_bytes; // sum over the files
-    size_t next, finished; // under p->lock, like at_work
+    size_t next, finished; // p->lock protects these and at_work
     int at_work;
 } batch;
 
@@ -31,8 +31,8 @@ typedef struct worker {
     batch *b;
 } worker;
 
-/* Takes the next file, else a part of a file that another thread fetches, until all files are done
- * or one has failed. */
+/* Downloads the next file, or else a part of a file that another thread downloads, until all files
+ * are complete or one has failed. */
 static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;
@@ -96,7 +96,7 @@ static void pull_wait(osh_ctx *cx, batch *b)
     pthread_mutex_unlock(&b->p->lock);
 }
 
-/* Sums up b->n_bytes, and fails if the disk has no room for the missing bytes. */
+/* Computes b->n_bytes. Fails if the disk does not have space for the missing bytes. */
 static osh_status pull_check_disk(osh_ctx *cx, batch *b)
 {
     osh_status rc = OSH_OK;
@@ -107,7 +107,7 @@ static osh_status pull_check_disk(osh_ctx *cx, batch *b)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: its files have more than 2^63 bytes together, by the list of %s",
                      b->p->name->id, b->p->hub->endpoint);
-        need += one; // for each file at most its size
+        need += one; // counts at most the size of each file
     }
     if (has >= 0 && need > has)
         OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free",
@@ -137,7 +137,8 @@ done:
     return rc;
 }
 
-/* Pulls all files of the batch on several threads. visible: shows a last line of progress. */
+/* Downloads all files of the batch on several threads. visible: shows the progress a last time at
+ * the end. */
 static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;
@@ -175,7 +176,7 @@ done:
     return rc;
 }
 
-typedef struct shards { // state while the shards of the index are read
+typedef struct shards { // state while the shards of the index are listed
     batch *b;
     const osh_hub_tree *t;
     osh_map *seen; // own
@@ -211,7 +212,7 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, shards_add, s);
 }
 
-/* Adds the shards that the index names; the index was pulled before. */
+/* Adds the shards that the index names. The index is already in the cache. */
 static osh_status pull_add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -246,8 +247,8 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_skip(w);
 }
 
-/* Reads config.json. If the weights are compressed, whole files are pulled: a plan also reads their
- * shapes, which are tensors. */
+/* Reads config.json. If the weights are compressed, whole files are downloaded, because a plan also
+ * reads shapes that are stored as tensors. */
 static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
@@ -269,8 +270,8 @@ done:
     return rc;
 }
 
-/* Writes the mark before the first of the files: a later process then knows the files of the
- * snapshot. */
+/* Writes the mark before the first file, so that a later process can tell which files the snapshot
+ * must have. */
 static osh_status pull_mark_begin(osh_ctx *cx, const batch *b, osh_mark_state state)
 {
     osh_status rc = OSH_OK;
@@ -287,7 +288,7 @@ done:
     return rc;
 }
 
-/* Writes the final mark. A cache that is not writable needs no mark if it lacked no file. */
+/* Writes the final mark. If the cache is not writable, it needs no mark if no file was missing. */
 static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
 {
     osh_at *dir = NULL; // own
@@ -317,8 +318,8 @@ done:
     return rc;
 }
 
-/* Fills b->files with the side files, then the weights; *n_side is the number of side files. The
- * files that name the weights are pulled first. */
+/* Lists the side files in b->files, then the weights; *n_side is the number of side files. The
+ * files that name the weights are downloaded first. */
 static osh_status pull_list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
 {
     osh_status rc = OSH_OK;
@@ -341,7 +342,8 @@ done:
     return rc;
 }
 
-/* Pulls the files of the tree; for a plan the side files and the headers of the weights. */
+/* Downloads the files of the tree. For a plan these are the side files and the headers of the
+ * weights. */
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -371,7 +373,7 @@ done:
     return rc;
 }
 
-/* Writes refs/<revision>: a reader finds the old commit or the new one. */
+/* Writes refs/<revision> in one step: a reader finds either the old or the new commit. */
 static osh_status pull_write_ref(osh_ctx *cx, const osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
@@ -415,7 +417,7 @@ done:
     return rc;
 }
 
-/* Pulls a model; headers: as for osh_hub_pull_headers. */
+/* Downloads a model. `headers` is true for osh_hub_pull_headers. */
 static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name,
                              bool headers)
 {

@@ -9,7 +9,8 @@ void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at)
     *s = (osh_ranges){.n_bytes = n_bytes, .n = 1, .parts = {{.at = at, .end = n_bytes}}};
 }
 
-/* Smallest part that is split off: with it no file has more than OSH_MOST_PARTS. */
+/* Returns the size of the smallest part that is split off, so that no file has more than
+ * OSH_MOST_PARTS. */
 static int64_t ranges_least_part(int64_t n_bytes)
 {
     int64_t least = (n_bytes + OSH_MOST_PARTS - 1) / OSH_MOST_PARTS;
@@ -69,7 +70,8 @@ bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes)
     *s = (osh_ranges){.n_bytes = n_bytes};
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].at < start || parts[i].at > parts[i].end) return false;
-        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // the next part has its bytes
+        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // the next part begins at its
+                                                                     // end
         start = parts[i].end;
         if (!whole) s->parts[s->n++] = parts[i];
     }

@@ -3,8 +3,8 @@
  *   0              12 MB            24 MB                    96 MB
  *   [=====>         [======>         [==>                     ] parts 0 to 2, growing to the end
  *
- * An idle thread takes the second half of the rest of the largest part. The caller does the
- * locking. */
+ * An idle thread takes the second half of the missing bytes of the largest part. The caller holds a
+ * lock. */
 #ifndef OSH_HUB_RANGES_H
 #define OSH_HUB_RANGES_H
 #include "base/base.h"
@@ -12,22 +12,22 @@
 enum { OSH_MOST_PARTS = 64 };
 #define OSH_LEAST_PART ((int64_t)8 << 20)
 typedef struct osh_part {
-    int64_t at, end; // next byte to fetch; first byte of the next part
-    bool busy;       // a thread fetches it
+    int64_t at, end; // `at`: next byte to fetch; `end`: first byte of the next part
+    bool busy;       // a thread fetches the part
 } osh_part;
 typedef struct osh_ranges {
     int64_t n_bytes; // size of the file
     int n;
-    osh_part parts[OSH_MOST_PARTS]; // in any order; together they are the file
+    osh_part parts[OSH_MOST_PARTS]; // in any order; together they cover the file
 } osh_ranges;
 
-/* Begins with one part, whose first `at` bytes are there. */
+/* Begins with one part, whose first `at` bytes are already fetched. */
 void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at);
-/* Returns a part, which is busy now; -1 if there is none to take. */
+/* Marks a part as busy and returns its index. Returns -1 if there is no part to take. */
 int osh_ranges_take(osh_ranges *s);
-int64_t osh_ranges_done(const osh_ranges *s); // bytes that are there
-/* The ranges as bytes of a file, and back. osh_ranges_read returns false if the bytes are not those
- * of a file of n_bytes. */
+int64_t osh_ranges_done(const osh_ranges *s); // number of fetched bytes
+/* Convert the ranges to bytes of a file, and back. osh_ranges_read returns false if the bytes do
+ * not belong to a file of n_bytes. */
 enum { OSH_RANGES_BYTES = 16 + 16 * OSH_MOST_PARTS };
 size_t osh_ranges_write(char to[OSH_RANGES_BYTES], const osh_ranges *s);
 bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes);

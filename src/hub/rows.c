@@ -1,4 +1,4 @@
-/* rows.c - rows of a data set of the Hub, a hundred at a time:
+/* rows.c - downloads rows of a data set of the Hub, a hundred at a time:
  *
  *   GET SERVER/splits?dataset=org/name                      lists configurations and splits
  *   GET SERVER/rows?dataset=..&config=..&split=..&offset=0&length=100
@@ -25,15 +25,15 @@ typedef struct reader { // state for one data set
     const osh_hub_rows *rows;
     osh_http *http; // own
     osh_http_reply r; // own: the last answer
-    char *config, *split; // own: of the current part of `splits`
+    char *config, *split; // own: configuration and split of the current part of `splits`
     int part;
-    int64_t n_rows, n_bytes; // written
+    int64_t n_rows, n_bytes; // rows and bytes written so far
     osh_file *out;           // own
     char *lines;             // own [LINE_BYTES]: bytes to write next
     size_t n_lines;
 } reader;
 
-/* Makes "SERVER/what?dataset=..", with the configuration if it is known. */
+/* Makes "SERVER/what?dataset=..", and appends the configuration if it is known. */
 static osh_status rows_url(osh_ctx *cx, osh_buf *b, const reader *x, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -69,13 +69,14 @@ done:
 
 typedef struct splits { // state while the server's list of splits is read
     const reader *x;
-    osh_buf config, split, last_config, last_split; // own: of the entry, and of the entry before it
-    osh_buf configs, names; // own: "main, socratic"; the splits of the configuration
+    osh_buf config, split, last_config, last_split; // own: of this entry and of the previous one
+    osh_buf configs, names; // own: configs: such as "main, socratic"; names: splits of the
+                            // configuration
     int n_configs, n_names;
     bool has_list, several, has_config, has_split;
 } splits;
 
-/* Appends a name unless it is the last one. */
+/* Appends a name unless it is equal to the previous one. */
 static osh_status splits_add_name(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last,
                                   const osh_buf *name)
 {
@@ -129,8 +130,8 @@ static osh_status splits_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_items(w, split_item, s);
 }
 
-/* Finds the configuration, and checks that it has the split. Fails with the names that there
- * are. */
+/* Finds the configuration and checks that it has the split. If not, fails with a list of the
+ * names. */
 static osh_status splits_find_config(osh_ctx *cx, reader *x, splits *s)
 {
     osh_status rc = OSH_OK;
@@ -156,7 +157,7 @@ done:
     return rc;
 }
 
-/* Asks for the list of splits, and finds the configuration there. */
+/* Asks for the list of splits and finds the configuration in it. */
 static osh_status rows_ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
@@ -207,8 +208,8 @@ done:
     return rc;
 }
 
-/* Returns the range of rows of the current part. If the range depends on the size of the split, it
- * asks the server for that. */
+/* Computes the range of rows of the current part. If it depends on the size of the split, asks the
+ * server for this size. */
 static osh_status rows_find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *end)
 {
     osh_status rc = OSH_OK;
@@ -261,7 +262,7 @@ done:
     return rc;
 }
 
-/* Writes rows [at, at + *length) of the split, or fewer; *n: rows written. */
+/* Writes rows [at, at + *length) of the split, or fewer. *n: number of rows written. */
 static osh_status rows_write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
 {
     osh_status rc = OSH_OK;
@@ -290,7 +291,7 @@ static osh_status rows_write_all(osh_ctx *cx, reader *x, int64_t first, int64_t 
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(rows_write_page(cx, x, at, &length, &n));
         if (length < asked) page = length;
-        bool known = end != INT64_MAX; // else the end of the split is not known
+        bool known = end != INT64_MAX; // false: the end of the split is not known
         osh_progress_show(cx, &(osh_progress){
             .step = 1, .n_steps = 1, .name = x->rows->id, .phase = "rows", .done = at + n - first,
             .total = known ? end - first : at + n - first, .work_done = (double)(at + n - first),
@@ -300,8 +301,8 @@ done:
     return rc;
 }
 
-/* Writes the revision of the data set beside the rows. The server cannot be asked for a given
- * one. */
+/* Writes the revision of the data set to a file next to the rows. The server cannot be asked for a
+ * particular revision. */
 static osh_status rows_write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
@@ -316,7 +317,7 @@ done:
     return rc;
 }
 
-/* Appends the rows of one part of `splits`. */
+/* Downloads the rows of one part of `splits` and appends them to the file. */
 static osh_status rows_write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -336,7 +337,7 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: with the server of rows as its endpoint
+    osh_hub server = *hub; // view: the endpoint is the server of rows
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

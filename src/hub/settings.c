@@ -69,8 +69,8 @@ done:
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-/* Copies a token without white space around it and without control characters: it becomes part of a
- * header. *out stays NULL if nothing is left. */
+/* Copies a token without white space around it and without control characters, because it becomes
+ * part of a header. *out stays NULL if nothing is left. */
 static osh_status token_clean(osh_ctx *cx, char **out, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -109,8 +109,8 @@ done:
     return rc;
 }
 
-/* Returns the server of rows for an endpoint: https://datasets-server.huggingface.co for
- * https://huggingface.co. The caller frees it. */
+/* Returns the address of the server of rows for an endpoint: https://datasets-server.huggingface.co
+ * for https://huggingface.co. The caller frees it. */
 static char *hub_rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
 {
     const char *given = env_text(env, "HF_DATASETS_SERVER"), *host = strstr(endpoint, "://");

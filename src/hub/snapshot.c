@@ -10,7 +10,7 @@
 
 enum { MAX_REF_BYTES = 4096, MAX_NAME = 4096, MAX_SHARDS = 16384, MAX_NAMED = 4 };
 
-/* Returns the commit of the revision, which the caller frees; NULL if the cache does not know the
+/* Finds the commit of the revision; the caller frees *out. NULL: the cache does not have the
  * revision. */
 static osh_status snapshot_find_commit(osh_ctx *cx, char **out, const char *repo,
                                        const char *revision)
@@ -48,7 +48,7 @@ static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
     return rc;
 }
 
-/* Adds the name to l (unless l is NULL) if the file does not exist. */
+/* Sets *there to true if the file exists. If not, adds its name to l, unless l is NULL. */
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;
@@ -61,7 +61,7 @@ done:
     return rc;
 }
 
-/* Adds the name to l if the file does not have n_bytes. */
+/* Adds the name to l if the size of the file is not n_bytes. */
 static osh_status look_for_size(osh_ctx *cx, lacking *l, const char *dir, const char *name,
                                 int64_t n_bytes)
 {
@@ -109,7 +109,7 @@ static osh_status look_in_index(osh_ctx *cx, void *user, osh_json_walk *w, const
     return wanted ? osh_json_walk_members(w, look_for_shard, user) : osh_json_walk_skip(w);
 }
 
-/* Calls member for each member of the JSON object in the file. */
+/* Calls `member` for each member of the JSON object in the file. */
 static osh_status json_file_members(osh_ctx *cx, const char *path, osh_json_walk_fn member,
                                     void *user)
 {
@@ -126,7 +126,7 @@ done:
     return rc;
 }
 
-/* Looks for each shard that the index names. */
+/* Looks for each shard that the index names, and adds the missing ones. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -143,7 +143,7 @@ done:
     return rc;
 }
 
-/* True if an output would be incomplete without the file. The licence, the README and code are not
+/* True if an output would be incomplete without the file. Licence, README and code are not
  * needed. */
 static bool file_is_needed(const char *path)
 {
@@ -171,7 +171,7 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Looks for the files in huggingface_hub's own list of the commit, if it wrote one. */
+/* Looks for the files of huggingface_hub's own list of the commit, if there is one. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
@@ -185,7 +185,7 @@ done:
     return rc;
 }
 
-/* Looks for links in the snapshot's root that point to no file. */
+/* Looks for links in the root of the snapshot whose target does not exist. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -198,7 +198,7 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
         bool known = !strcmp(names[i], "config.json") ||
-                     strstr(names[i], ".safetensors"); // these were looked for before
+                     strstr(names[i], ".safetensors"); // an earlier step has looked for these
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;
     }
@@ -208,7 +208,7 @@ done:
     return rc;
 }
 
-/* Looks for a download into blobs that did not end. Its files are not known. */
+/* Looks for an incomplete download in blobs. It is not known which file it is. */
 static osh_status look_for_partial(osh_ctx *cx, lacking *l, const char *repo)
 {
     osh_status rc = OSH_OK;
@@ -234,7 +234,7 @@ done:
     return rc;
 }
 
-/* Checks a snapshot without a mark, which another program made. */
+/* Checks a snapshot without a mark. Another program has made it. */
 static osh_status look_for_unmarked(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                     const char *dir)
 {
@@ -251,8 +251,8 @@ done:
     return rc;
 }
 
-/* Checks a snapshot with a mark, made by this program: each file of the mark must be there with its
- * size. */
+/* Checks a snapshot with a mark, made by this program: each file of the mark must exist and have
+ * its size. */
 static osh_status look_for_marked(osh_ctx *cx, lacking *l, osh_mark *m, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -313,7 +313,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
-    if (!is_name) { // the code that opens it reports missing files
+    if (!is_name) { // the code that opens the directory reports missing files
         if (!(*dir = osh_strdup(cx, model))) rc = OSH_E_NOMEM;
         goto done;
     }

@@ -7,7 +7,7 @@
 #include "hub/pull.h"
 
 enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer
-/* Limits of the list in memory. */
+/* Limits of the list that is kept in memory. */
 enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
@@ -32,9 +32,9 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
 
 typedef struct entry {                // an entry of the list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // -1: not given
-    bool large;                       // a large file: oid and n_bytes are those of a pointer
-    unsigned seen;                    // bits: keys that were seen
+    int64_t n_bytes, n_lfs_bytes;     // -1: the entry does not have it
+    bool large;                       // a large file: oid and n_bytes belong to a pointer file
+    unsigned seen;                    // bits: keys that the entry has so far
 } entry;
 
 typedef struct listing {
@@ -74,7 +74,7 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, lfs_member, e);
 }
 
-/* True if a pull of a model may ask for the file. Other files are checked, and not kept. */
+/* True if a pull of a model may need the file. Other files are checked but not listed. */
 static bool file_is_kept(const char *path)
 {
     const char *tail = ".safetensors";
@@ -118,7 +118,7 @@ static const char *tree_buf_text(const osh_buf *b)
     return b->data ? b->data : "";
 }
 
-/* Reads and checks an entry of the list, and keeps it if a pull may ask for it. */
+/* Reads and checks an entry of the list. Adds it if a pull may need the file. */
 static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
@@ -172,7 +172,7 @@ static int file_by_path(const void *a, const void *b)
     return strcmp(((const osh_hub_file *)a)->path, ((const osh_hub_file *)b)->path);
 }
 
-/* Sorts the files by path. Fails if a path occurs twice: it would be two files with one name. */
+/* Sorts the files by path. Fails if a path occurs twice, because both files would have one name. */
 static osh_status tree_sort(osh_ctx *cx, osh_hub_tree *t, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -184,7 +184,7 @@ done:
     return rc;
 }
 
-/* Makes "ENDPOINT/api/models/org/name/verb/revision", with the revision encoded. */
+/* Makes "ENDPOINT/api/models/org/name/verb/revision". The revision is encoded. */
 static osh_status hub_api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name,
                               const char *verb, const char *revision)
 {
@@ -251,7 +251,7 @@ done:
     return rc;
 }
 
-/* Returns the address in `Link: <address>; rel="next"`, which the caller frees; NULL if there is
+/* Finds the address in `Link: <address>; rel="next"`; the caller frees *out. NULL: there is
  * none. */
 static osh_status tree_next_page(osh_ctx *cx, char **out, const osh_http_reply *r,
                                  const osh_hub *hub)

@@ -1,8 +1,8 @@
 /* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
- * Like transformers, it reads model.safetensors, or else model.safetensors.index.json. If both are
- * there and are not the same model, it fails (ckpt_files.c). The index says nothing that the shards
- * do not say, too, so every disagreement is an error. */
+ * Like transformers, it reads model.safetensors, or else model.safetensors.index.json. If both
+ * exist and are not the same model, it fails (ckpt_files.c). The index only repeats facts of the
+ * shards, so every disagreement is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "base/name.h"
@@ -49,7 +49,7 @@ static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *
     OSH_NEW(cx, ck->shards, n);
     for (const cJSON *w = weights->child; w; w = w->next) {
         if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
-            continue; // at: order of first mention
+            continue; // shards are first in the order in which the index mentions them
         ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
         if (!ck->shard_names[ck->n_shards]) {
             rc = OSH_E_NOMEM;
@@ -153,7 +153,8 @@ done:
     return rc;
 }
 
-static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names; no shard is open
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards; no shard is
+                                                           // open
 {
     for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
     osh_free(cx, ck->shard_names);
@@ -263,7 +264,8 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
     return sum;
 }
 
-/* True for weights in any format, for their indexes, and for files that this program writes. */
+/* True for files that the output does not copy: weights in any format, their indexes, and files
+ * that this program writes. */
 static bool is_replaced(const char *name)
 {
     static const char *const tails[] = {".safetensors", ".bin",  ".pt",        ".pth",
@@ -299,7 +301,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            char *swap = all[kept]; // dropped names collect at the end
+            char *swap = all[kept]; // dropped names are moved to the end
             all[kept++] = all[i];
             all[i] = swap;
         }

@@ -10,7 +10,7 @@
 
 typedef struct osh_ckpt_tensor {
     const osh_st_entry *e; // view: lives as long as the checkpoint
-    int shard;             // < 0: virtual tensor with index -1 - shard
+    int shard;             // index of the shard; < 0: virtual tensor with index -1 - shard
 } osh_ckpt_tensor;
 
 /* Computes rows [first, first + n) of a tensor that is in no shard, for example of a weight that is
@@ -22,9 +22,11 @@ typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
     osh_ckpt_make make; // NULL: a second name of a stored tensor
     void *user;
-    bool kept;      // its sources are in the list, too, and are copied to the output
-    int64_t stored; // stored tensor of the same name; -1: none
-    int first_shard, last_shard; // all of its sources are in these shards; last < first: in none
+    bool kept;      // the stored tensors that it is made of stay in the list and are copied to the
+                    // output
+    int64_t stored; // index of the stored tensor of the same name; -1: none
+    int first_shard, last_shard; // shards that contain all stored tensors it is made of; last <
+                                 // first: none
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {
@@ -33,16 +35,16 @@ typedef struct osh_checkpoint {
     osh_st **shards;         // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
-    char **aside;            // own, each own: safetensors files that are not read
+    char **aside;            // own, each name own: safetensors files that are not read
     size_t n_aside;
     osh_ckpt_tensor *tensors; // own: all tensors, by shard, then in file order
     int64_t n_tensors;
     osh_map *by_name;        // own: name -> index into tensors
     osh_ckpt_virtual *virtuals; // own
-    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: not watched
+    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: not recorded
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: none
-    osh_st_entry *parts;        // own, names own: experts of tensors that hold several
+    osh_st_entry *parts;        // own, each name own: experts of tensors that contain several
     int64_t n_parts;
 } osh_checkpoint;
 
@@ -51,49 +53,51 @@ typedef struct osh_checkpoint {
  * two shards is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
-/* Finds a tensor by name; NULL: absent. */
+/* Finds a tensor by name. NULL: the name is absent. */
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t);
-/* Loads a tensor, own, in its stored dtype. Fails if it is absent or has another shape (ndim < 0:
- * any shape). */
+/* Loads a tensor in its stored dtype; the caller owns it. Fails if the tensor is absent or has
+ * another shape (ndim < 0: any shape). */
 osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck,
                                const char *name, int ndim, const int64_t *shape);
-/* Adds a tensor with the dtype and shape of `like`, which make() fills whenever it is read. It
- * takes its name from a stored tensor of that name (ckpt_virtual.c). */
+/* Adds a tensor with the dtype and shape of `like`; make() computes its rows whenever it is read. A
+ * stored tensor of the same name loses its name to it (ckpt_virtual.c). */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_st_entry *like, osh_ckpt_make make, void *user);
-/* Removes the sources of virtual tensors from the list. by [tensors]: the virtual tensor that
- * replaces the tensor; -1: it stays; < -1: it is removed. Indices of tensors change
- * (ckpt_virtual.c). */
+/* Removes from the list the stored tensors that virtual tensors are made of. by [tensors]: the
+ * virtual tensor that replaces this tensor; -1: the tensor stays; < -1: it is removed. Indices of
+ * tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without changes and
  * checksums (see below). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
-/* Reads a part of a tensor; the entry has its position in the tensor's bytes. */
+/* Reads a part of a tensor. The offset of `e` is the position of the part in the bytes of the
+ * tensor. */
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                   const osh_ckpt_tensor *t, const osh_st_entry *part);
-/* Returns true for a virtual tensor that is kept. */
+/* Returns true for a virtual tensor whose member `kept` is true. */
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
-/* Finds a tensor by name; if it is a virtual one that is kept, the stored one. NULL: absent. */
+/* Finds the tensor that is copied to the output by name: for a virtual tensor that is kept, the
+ * stored tensor of the same name. NULL: the name is absent. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
-int64_t osh_ckpt_columns(const osh_st_entry *e); // elements of a row, the last dimension
+int64_t osh_ckpt_columns(const osh_st_entry *e); // elements of a row: the last dimension
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // bytes of all tensors in the shards
-/* Allows the functions below to change tensors. */
+/* Prepares the checkpoint for the functions below, which change tensors. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
-/* Folds factors into a tensor: from here on every reader gets it with them (r: view, lives as long
- * as the checkpoint), after the factors added before. No other thread may read the tensor meanwhile
- * (ckpt_changes.c). */
+/* Folds factors into a tensor: from now on every reader gets the tensor with these factors, applied
+ * after those that were added before. `r` must outlive the checkpoint. No other thread may read the
+ * tensor during the call (ckpt_changes.c). */
 osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                  const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
-/* A change of a tensor that is known before anything is read. The result of each step is rounded to
- * the tensor's dtype. A row of a 1-D tensor has one element. */
+/* A step that changes a tensor and is known before any tensor is read. The result of each step is
+ * rounded to the tensor's dtype. A row of a 1-D tensor has one element. */
 typedef enum {
-    OSH_REWRITE_FILL,   // sets all elements to value
+    OSH_REWRITE_FILL,   // sets all elements to `value`
     OSH_REWRITE_CENTRE, // subtracts the mean from each row
-    OSH_REWRITE_NORM,   // multiplies column c by (element c of tensor norm + value)
+    OSH_REWRITE_NORM,   // multiplies column c by (element c of tensor `norm` + `value`)
     OSH_REWRITE_ROWS,   // osh_rotate_rows
     OSH_REWRITE_COLUMNS // osh_rotate_columns
 } osh_rewrite_kind;
@@ -101,38 +105,43 @@ typedef struct osh_rewrite {
     osh_rewrite_kind kind;
     bool transposed;
     const osh_rotation *r; // view: lives as long as the checkpoint
-    int64_t norm;          // tensor
+    int64_t norm;          // index of a tensor
     double value;
 } osh_rewrite;
-/* Adds such a step to a tensor. The steps come before all factors, in the order in which they are
+/* Adds a step to a tensor. The steps are applied before all factors, in the order in which they are
  * added. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
 /* Returns the number of elements that are changed together, at least 1. */
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
-/* Returns the gross bytes that one reader needs for changes, at most. */
+/* Returns the most gross bytes that one reader needs to change a tensor. */
 size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
-/* Changes elements [first, first + n) of a tensor that was read in parts. data: the elements as
- * they are stored; first and n are multiples of the unit. Does nothing if the tensor is not
- * changed. */
+/* Changes elements [first, first + n) of a tensor that was read in parts. `data` contains the
+ * stored elements; first and n are multiples of the unit. Does nothing for a tensor without
+ * changes. */
 osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
                                 int64_t first, int64_t n);
-/* Adds a second name for the bytes of a stored tensor; it can be changed by itself. */
+/* Adds a second name for the bytes of the stored tensor `of`. Changes of the two names are
+ * separate. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
-/* Begins to record XXH3 of each tensor that is read. For tensors that are read in parts the reader
- * reports it. Two reads of a tensor must give the same sum (ckpt_sums.c). */
+/* Begins to record the XXH3 checksum of each tensor that is read. If a tensor is read in parts, the
+ * reader reports its checksum with osh_checkpoint_saw. Two reads of a tensor must give the same
+ * checksum (ckpt_sums.c). */
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
-/* Records a checksum, from any thread. Fails if the tensor was recorded with another one. */
+/* Records the checksum of a tensor. Any thread may call it. Fails if another checksum of the tensor
+ * was recorded. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
-/* Reads a tensor for its checksum alone, if sums are watched and it has none yet. */
+/* Reads a tensor only for its checksum, if checksums are recorded and it has none yet. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
-bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
-/* Gets the at-th tensor in the order of first reads. Returns false if there are no more yet. */
+bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: no
+                                                                                   // checksum yet
+/* Returns the at-th tensor and its checksum, in the order of first reads. Returns
+ * false if fewer were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
-/* Reads a shard again and compares its header, and each tensor with a recorded checksum. *diff: a
- * message on the first difference, own; NULL: none. *stamp: stamp of the file when it was read
+/* Reads a shard again. Compares its header, and each tensor with its recorded checksum. *diff
+ * (own): message about the first difference, or NULL. *stamp: stamp of the file when it was read
  * again. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
@@ -143,9 +152,9 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // osh_check
  * osh_checkpoint_open calls it (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
-/* Lists the files of the directory to copy unchanged, sorted, own (osh_strings_free): not
- * directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot,
- * *.ckpt), *.index.json, recipe.yaml, config.json, oneshot.log or oneshot-*. */
+/* Lists the files of the directory to copy unchanged, sorted, freed with osh_strings_free. Not
+ * listed: directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack,
+ * *.ot, *.ckpt), *.index.json, recipe.yaml, config.json, oneshot.log or oneshot-*. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

@@ -1,13 +1,13 @@
 /* ckpt_changes.c - applies changes to tensors of a checkpoint when they are read: first the steps
  * that are known before the first read, then the folded factors in the order in which they were
- * added. Checksums are of the stored bytes. */
+ * added. Checksums are computed from the stored bytes. */
 #include <assert.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // factors of one tensor: one that it takes over and one that it gives away
-enum { PIECE = 256 }; // elements at a time
+enum { MOST = 2 }; // factors of a tensor: one that it takes over, one that it gives away
+enum { PIECE = 256 }; // elements that are converted at a time
 
 struct osh_ckpt_changes {
     struct changed {
@@ -85,7 +85,7 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides the larger ones
+    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides all larger ones
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }
@@ -110,7 +110,7 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
     return most;
 }
 
-/* Multiplies the columns by (norm + value), in f64. With value 0 the products of two f32 are exact,
+/* Multiplies the columns by (norm + value) in f64. If value is 0, the product of two f32 is exact,
  * so only the conversion back rounds. */
 static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w,
                                 osh_tensor *m)

@@ -5,11 +5,11 @@
  *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
- * No shapes fit both layouts. The scales of FP8 experts have the same layout, names that end in
- * _scale_inv or _scale, and a number for each block, or one for each expert ([E], [E, 1, 1]), which
- * gate and up share. Scales that end in _scale may have one number for each output, in either
- * layout of the weights ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). An expert that
- * is contiguous in the file is a range of it; a transposed matrix is gathered when it is read
+ * No shape fits both layouts. The scales of FP8 experts have the same layout, and their names end
+ * in _scale_inv or _scale. They have one number for each block, or one for each expert ([E], [E, 1,
+ * 1]), which gate and up share. Scales that end in _scale may have one number for each output, in
+ * either layout of the weights ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). An expert
+ * that is contiguous in the file is a range of it; a transposed matrix is gathered when it is read
  * (st_part.c). The split tensor is removed from the list of the checkpoint. */
 #include <string.h>
 
@@ -24,12 +24,13 @@ static const char *const families[] = {
     "qwen2_moe",   "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next",
 };
 
-typedef struct stack { // the two tensors of a layer
-    const osh_st_entry *up, *down; // view: gate and up; down
+typedef struct stack { // the two tensors of a layer that contain its experts
+    const osh_st_entry *up, *down; // view: up: the tensor of gate and up; down: the other
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed, single; // single: one number for each expert
-    bool by_output;          // scales: one for each row of the parts
+    bool transposed, single; // transposed: see above; single: scales with one number for each
+                             // expert
+    bool by_output;          // scales have one number for each row of the parts
     const struct stack_kind *kind;
 } stack;
 
@@ -42,7 +43,8 @@ typedef struct parting {
 } parting;
 
 static const struct stack_kind {
-    const char *up, *down, *leaf; // suffixes of the two tensors; leaf of the parts
+    const char *up, *down, *leaf; // suffixes of the names of the two tensors; leaf of the names of
+                                  // the parts
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
@@ -58,7 +60,7 @@ static bool family_is_known(const osh_hf_config *c)
     return false;
 }
 
-/* Finds the tensor whose name has `to` in place of its suffix `from`. */
+/* Finds the tensor whose name is `name` with the suffix `to` instead of `from`. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)
@@ -96,7 +98,7 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
 }
 
-/* Finds the stack that tensor t belongs to; s->up NULL: none. */
+/* Finds the stack to which tensor t belongs. Sets s->up to NULL if there is none. */
 static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
                              const osh_ckpt_tensor *t)
 {
@@ -121,8 +123,8 @@ done:
     return rc;
 }
 
-/* Appends part `leaf` of expert e. `first`: its first row in the expert's matrix, or its first
- * column if the matrix is transposed. */
+/* Appends part `leaf` of expert e. `first` is the first row of the part in the expert's matrix, or
+ * its first column if the matrix is transposed. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {
@@ -149,7 +151,7 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
                              s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
-    p->n_parts++; // counted: its name is freed from here on
+    p->n_parts++; // counted before the rest can fail: its name is freed from now on
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
 done:
     return rc;

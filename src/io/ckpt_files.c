@@ -9,9 +9,9 @@
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
 
-/* ---- a model in one file, and an index ---- */
+/* ---- a directory with model.safetensors and an index ---- */
 
-/* Gets the status of a file in the directory. *there: it is a regular file. */
+/* Reads the status of a file in the directory. *there: true if it is a regular file. */
 static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const char *dir,
                             const char *name)
 {
@@ -30,7 +30,7 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    const char *other = NULL; // a shard that exists and is another file
+    const char *other = NULL; // a shard that exists and is not model.safetensors
     int n_there = 0;
     bool has_one = false, there = false;
     OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
@@ -54,7 +54,7 @@ done:
     return rc;
 }
 
-/* ---- safetensors files that are no shards ---- */
+/* ---- safetensors files that are not shards ---- */
 
 typedef struct numbering { // numbering of "model-00001-of-00003.safetensors"
     const char *name;
@@ -66,7 +66,7 @@ static bool read_numbering(numbering *to, const char *name)
 {
     static const char of[] = "-of-";
     const char *at = strstr(name, of), *next;
-    while (at && (next = strstr(at + 1, of))) at = next; // the last one in the name
+    while (at && (next = strstr(at + 1, of))) at = next; // finds the last "-of-" in the name
     if (!at) return false;
     const char *total = at + strlen(of), *first = at;
     while (first > name && first[-1] >= '0' && first[-1] <= '9') first--;
@@ -103,7 +103,7 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
     return OSH_OK;
 }
 
-/* *is: the file is a shard, has a second name that is a shard, or is not a regular file. */
+/* Sets *is to true if the file is a shard, is another name of a shard, or is not a regular file. */
 static osh_status is_shard(osh_ctx *cx, bool *is, const osh_checkpoint *ck, const char *name)
 {
     osh_status rc = OSH_OK;

@@ -8,7 +8,8 @@
 
 int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
 
-/* Makes bytes [offset, offset + n). The first and the last row may be partial. */
+/* Makes bytes [offset, offset + n) of a virtual tensor. The first and the last row may be
+ * partial. */
 static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset,
                                int64_t n)
 {
@@ -33,15 +34,16 @@ done:
     return rc;
 }
 
-/* Gathers a part whose elements are not contiguous (st_part.c does it for stored tensors). It makes
- * row after row and copies the wanted elements. */
+/* Gathers a part of a virtual tensor whose elements are not contiguous (st_part.c does it for
+ * stored tensors). Makes one row after the other and copies the elements of the part. */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_st_entry *e)
 {
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // a row of the made tensor has elements of one column
+    bool turned = e->row < e->column; // a row of the virtual tensor contains elements of one column
+                                      // of the part
     int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
     int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
     char *row = osh_alloc(cx, (size_t)pitch); // own

@@ -1,19 +1,20 @@
-/* ckpt_sums.c - checksums of the tensors that were read. If a source changes while it is read, or
- * between two runs that share an output, a tensor has another checksum. */
+/* ckpt_sums.c - records checksums of the tensors that were read. If a source changes while it is
+ * read, or between two runs that share an output, the checksum of a tensor changes. */
 #include <pthread.h>
 #include <string.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { PIECE_BYTES = 256 << 10 }; // bytes read at once from a tensor that is no range of a file
+enum { PIECE_BYTES = 256 << 10 }; // bytes read at once from a tensor that is not contiguous in a
+                                  // file
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
     uint64_t *sums; // own [n]
     bool *seen;     // own [n]
     int64_t *order; // own [n]: tensors in the order in which they were first seen
-    int64_t n, n_seen; // number of stored tensors; length of order
+    int64_t n, n_seen; // number of stored tensors; number of entries of `order`
 };
 
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
@@ -23,7 +24,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_unwatch(cx, ck);
     OSH_NEW(cx, s, 1);
     pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // give: unwatch frees it
+    ck->sums = s; // give: osh_checkpoint_unwatch frees it
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
     OSH_NEW(cx, s->order, ck->n_tensors);
@@ -100,7 +101,7 @@ done:
     return rc;
 }
 
-/* Computes the checksum of a tensor's bytes as a reader gets them. f: its shard. */
+/* Computes the checksum of the bytes of a tensor as readers get them. `f` is its shard. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {
@@ -155,7 +156,7 @@ done:
     return rc;
 }
 
-/* Sets *diff to a message, own, if the two sums differ. */
+/* Sets *diff (own) to a message if the two checksums differ. */
 static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint64_t now,
                                uint64_t was, const char *what)
 {

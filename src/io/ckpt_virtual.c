@@ -1,10 +1,10 @@
-/* ckpt_virtual.c - tensors of a checkpoint that no shard has under their name: they are made when
- * they are read, or are a second name of a stored tensor. */
+/* ckpt_virtual.c - adds tensors to a checkpoint that no shard has under their name: they are
+ * computed when they are read, or are a second name of a stored tensor. */
 #include <string.h>
 
 #include "io/checkpoint.h"
 
-/* Adds the entry. Takes ownership of `e` and of its name. */
+/* Adds the entry to the list. Takes ownership of `e` and of its name. */
 static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
@@ -45,7 +45,8 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor loses the name
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor that loses the
+                                                                // name to the new one
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
@@ -74,7 +75,7 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
     osh_status rc = OSH_OK;
     osh_ckpt_tensor *list = NULL; // own
     osh_map *names = NULL;        // own
-    bool *placed = NULL;          // own [tensors]: virtual tensors that are in the list
+    bool *placed = NULL;          // own [virtual tensors]: true if the tensor is in the list
     int64_t n = 0;
     OSH_NEW(cx, list, ck->n_tensors);
     OSH_NEW(cx, placed, ck->n_tensors);
@@ -85,7 +86,7 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    /* stored tensors first: a virtual one of the same name replaces the stored one */
+    /* Stored tensors are mapped first: a virtual one of the same name replaces them in the map. */
     for (int64_t i = 0; i < n; i++)
         if (list[i].shard >= 0)
             OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));

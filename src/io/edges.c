@@ -1,6 +1,6 @@
 /* edges.c - collects the blocks at the edges of pieces of files. Few blocks wait at a time: each
- * piece leaves one at either end, and its neighbour soon fills it. If there is no room for another,
- * the oldest block is written as far as it is filled. */
+ * piece leaves an incomplete block at either end, and a neighbouring piece soon fills it. If all
+ * slots are used, the oldest block is written as far as it is filled. */
 #include "io/edges.h"
 
 #include <pthread.h>
@@ -12,10 +12,10 @@ typedef enum { FREE, WAITS, IS_WRITTEN } edge_state;
 typedef struct edge {
     edge_state state;
     osh_file *f; // view
-    int64_t at;  // offset of the block
+    int64_t at;  // offset of the block in the file
     int64_t age;
-    size_t n;             // bytes present
-    uint64_t came[WORDS]; // bits of the bytes present
+    size_t n;             // number of bytes of the block that have arrived
+    uint64_t came[WORDS]; // bit i: byte i has arrived
     uint8_t *bytes;       // view: [OSH_BLOCK_BYTES], aligned
 } edge;
 
@@ -60,7 +60,7 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
 
 static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* Writes each run of present bytes by itself; other pieces write the bytes between. */
+/* Writes each run of bytes that have arrived. Other pieces write the bytes between the runs. */
 static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;
@@ -75,7 +75,7 @@ done:
     return rc;
 }
 
-/* Finds or makes the edge of a block. The caller holds the lock. */
+/* Finds the waiting block at offset `at`, or makes one. The caller holds the lock. */
 static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -86,7 +86,7 @@ static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, 
         if (y->state == FREE) x = y;
         if (y->state == WAITS && (!oldest || y->age < oldest->age)) oldest = y;
     }
-    while (!x && !oldest) { // all are being written
+    while (!x && !oldest) { // all blocks are being written: waits for one
         pthread_cond_wait(&e->written, &e->lock);
         for (int i = 0; i < N_EDGES; i++)
             if (e->edges[i].state == FREE) x = &e->edges[i];
@@ -117,7 +117,7 @@ static osh_status edges_put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_
     pthread_mutex_unlock(&e->lock);
     rc = osh_file_write_blocks(cx, f, x->bytes, OSH_BLOCK_BYTES, x->at);
     pthread_mutex_lock(&e->lock);
-    x->state = rc ? WAITS : FREE; // osh_edges_flush tries again
+    x->state = rc ? WAITS : FREE; // after a failure osh_edges_flush tries again
     pthread_cond_broadcast(&e->written);
 done:
     pthread_mutex_unlock(&e->lock);

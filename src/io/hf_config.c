@@ -1,8 +1,8 @@
 /* hf_config.c - reads config.json of transformers 4 and 5 into one form.
  *
- * An absent key has the default of the config class in transformers: the table below has it for the
- * families listed. Other families have the default of PretrainedConfig in transformers 4, which
- * ties the embeddings. has_tie_word_embeddings: the file has the key itself, for the whole model or
+ * An absent key has the default of the config class in transformers: the table below lists it for
+ * some families. Other families have the default of PretrainedConfig in transformers 4, which ties
+ * the embeddings. has_tie_word_embeddings is true if the file has the key, for the whole model or
  * for its text model. */
 #include "io/hf_config.h"
 #include "base/file.h"
@@ -51,7 +51,7 @@ static const family families[] = {
     {"deepseek_v2", "DeepseekV2ForCausalLM", {2048}, false},
     {"deepseek_v3", "DeepseekV3ForCausalLM", {4096}, false},
     {"kimi_k2", "DeepseekV3ForCausalLM", {4096}, false},
-    /* flat: a config.json of transformers 4 */
+    /* These rows are for a config.json of transformers 4, without text_config. */
     {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
@@ -71,8 +71,8 @@ static const cJSON *hf_member(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* Returns the family by model_type, or by architecture if the file has no model_type. NULL: not in
- * the table. */
+/* Returns the family with this model_type, or with this architecture if the file has no model_type.
+ * Returns NULL if the table does not have it. */
 static const family *find_family(const osh_hf_config *c)
 {
     const cJSON *v = hf_member(c->model, "model_type");
@@ -115,7 +115,7 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* Finds the quantization config, in the order in which loaders look for it. */
+/* Finds the quantization config of the source, in the order in which loaders look for it. */
 static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 {
     const cJSON *q = hf_member(c->json, "quantization_config");
@@ -128,8 +128,8 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* True if the config class of a model around a text model ties when config.json has no key
- * (transformers 5.17). */
+/* True if the embeddings of a model that contains a text model are tied when config.json has no key
+ * for it (transformers 5.17). */
 static bool ties_by_default(const osh_hf_config *c)
 {
     static const char *const tied[] = {"aya_vision",
@@ -273,8 +273,8 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* Removes quantization_config from text_config, if the source is quantized and has it there, and
- * unties the text model if the head gets its own weight. A changed text_config is printed anew. */
+/* Removes quantization_config from text_config if the source has it there. Unties the text model if
+ * the head gets a weight of its own. A changed text_config is printed anew. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
@@ -296,7 +296,7 @@ done:
     return rc;
 }
 
-/* Keys of the number of experts, by family. */
+/* Keys for the number of experts in config.json. */
 static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts",
                                           "n_routed_experts"};
 enum { N_EXPERT_KEYS = sizeof expert_keys / sizeof *expert_keys };

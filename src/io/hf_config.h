@@ -1,5 +1,5 @@
-/* hf_config.h - config.json of transformers 4 (rope_theta, rope_scaling, torch_dtype) or 5
- * (rope_parameters, dtype), read into one form. */
+/* hf_config.h - reads config.json of transformers 4 (rope_theta, rope_scaling, torch_dtype) or 5
+ * (rope_parameters, dtype) into one form. */
 #ifndef OSH_HF_CONFIG_H
 #define OSH_HF_CONFIG_H
 #include "tensor/tensor.h"
@@ -14,47 +14,53 @@ typedef struct osh_rope { // fields as in modeling_rope_utils.py of transformers
     double theta, factor;
     double partial_rotary_factor;             // default 1
     int64_t max_position_embeddings;          // from config.json
-    int64_t original_max_position_embeddings; // 0: not given
+    int64_t original_max_position_embeddings; // 0: config.json does not have it
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow;              // yarn: default 32, 1
-    double attention_factor;                  // yarn, longrope; < 0: not given
-    double mscale, mscale_all_dim;            // yarn; 0: not given
+    double attention_factor;                  // yarn, longrope; < 0: config.json does not have it
+    double mscale, mscale_all_dim;            // yarn; 0: config.json does not have them
     bool truncate;                            // yarn: default true
     const cJSON *short_factor, *long_factor;  // longrope: lists of numbers; views of config.json
-    double llama_4_scaling_beta;              // 0: not given
+    double llama_4_scaling_beta;              // 0: config.json does not have it
 } osh_rope;
 
 typedef struct osh_hf_config {
-    char *path;  // own: for messages
+    char *path;  // own: path of the file, for messages
     char *text;  // own: content of the file
     size_t n_text;
     cJSON *json; // own
-    const cJSON *model; // view of json: text_config of a model for images or sound, else the whole
-    /* static: architecture of the model's family in hf_config.c; NULL: not listed there */
+    const cJSON *model; // view of json: text_config of a model for images or sound, else json
+                        // itself
+    /* View of a constant: architecture of the model's family in the table of hf_config.c; NULL: not
+     * in it. */
     const char *text_architecture;
     const char *architecture; // view of json: architectures[0]; NULL: none
-    osh_dtype dtype;          // from dtype or torch_dtype; OSH_DTYPE_NONE: not given
-    bool tie_word_embeddings; // from the file, else the family's default (hf_config.c)
+    osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
+    bool tie_word_embeddings; // value in the file, or else the family's default (hf_config.c)
     bool has_tie_word_embeddings;
     osh_rope rope;
-    osh_rope rope_sliding; // for layers with a sliding window; in most families the same as rope
-    /* own: why rope is incomplete: "longrope", "yarn: 'factor' is missing"; NULL: it is complete */
+    osh_rope rope_sliding; // rope of layers with a sliding window; in most families equal to `rope`
+    /* own: reason why `rope` is incomplete, such as "longrope" or "yarn: 'factor' is missing";
+     * NULL: it is complete. */
     char *rope_unknown;
-    int64_t n_experts; // number of experts left, to write to config.json; 0: unchanged
+    int64_t n_experts; // number of experts that config.json will have; 0: unchanged
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
 } osh_hf_config;
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
 void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
-/* Gets a number or bool of config.json by key; bools are 0 and 1. *found false: absent or null. */
+/* Gets a number or bool of config.json by key; a bool is 0 or 1. *found is false if the key is
+ * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);
-const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: absent
-/* Changes the number of experts from n_all to n, for later readers and in the written file. */
+const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: the key is
+                                                                        // absent
+/* Changes the number of experts from n_all to n, in this config and in the file that is written
+ * from it. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
-/* Returns, own, config.json with quantization_config (JSON text, indented for depth 1; "": the
- * key is removed) and, if untie is set, with tie_word_embeddings false. All other bytes are
- * unchanged. */
+/* Sets *out (own) to the text of config.json with this quantization_config (JSON text, indented for
+ * depth 1; "" removes the key). If `untie` is true, tie_word_embeddings becomes false. All other
+ * bytes are unchanged. */
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie);
 #endif

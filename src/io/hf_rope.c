@@ -2,7 +2,7 @@
  * osh_rope.
  *
  * Follows RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
- *   a non-empty rope_scaling wins over rope_parameters; "rope_type" wins over "type"
+ *   a rope_scaling that is not empty wins over rope_parameters; "rope_type" wins over "type"
  *   rope_theta: from the dict, else top level, else 10000; partial_rotary_factor: same, else 1
  *   original_max_position_embeddings (llama3, yarn): top level, else from the dict, else
  *   max_position_embeddings; other types have none
@@ -15,12 +15,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Collects the first problem as text; parsing goes on with defaults. */
+/* State of a reader. It records the first problem as text; later fields are read with defaults. */
 typedef struct reader {
     osh_ctx *cx;
     const cJSON *config, *dict; // dict: rope_scaling or rope_parameters; NULL: none
     const osh_rope_defaults *family;
-    const char *type;           // for messages
+    const char *type;           // the rope type, for messages
     char *problem;              // own
     osh_status rc;              // OSH_E_NOMEM or OSH_OK
 } reader;
@@ -38,7 +38,7 @@ static void set_problem(reader *r, const char *key, const char *text)
     if (!r->problem) r->rc = OSH_E_NOMEM;
 }
 
-/* Returns a finite number of o by key; dflt if it is absent. */
+/* Returns the finite number `key` of o, or `dflt` if it is absent. */
 static double take_num(reader *r, const cJSON *o, const char *key, double dflt)
 {
     const cJSON *v = rope_member(o, key);
@@ -64,7 +64,7 @@ static double need_positive(reader *r, const char *key)
     return d;
 }
 
-/* Returns a length, a whole number from 1; dflt if it is absent. */
+/* Returns the whole number `key` of o, a length of at least 1, or `dflt` if it is absent. */
 static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
 {
     double d = take_num(r, o, key, (double)dflt);
@@ -76,7 +76,8 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
-/* Sets r->dict, the object with rope_type and its parameters; NULL: the config has none. */
+/* Sets r->dict to the object with rope_type and its parameters, or to NULL if the config has
+ * none. */
 static void find_dict(reader *r, bool sliding)
 {
     const cJSON *d = rope_member(r->config, "rope_scaling"), *first = NULL,
@@ -94,7 +95,8 @@ static void find_dict(reader *r, bool sliding)
         return;
     }
     if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
-    for (const cJSON *v = d->child; v; v = v->next) // nested: one dict per layer type
+    for (const cJSON *v = d->child; v; v = v->next) // the parameters may be nested: one object for
+                                                    // each layer type
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;
     r->dict = first;
@@ -109,7 +111,7 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
-                 {"mrope", OSH_ROPE_DEFAULT}, // three positions, equal for text
+                 {"mrope", OSH_ROPE_DEFAULT}, // mrope has three positions, which are equal for text
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},
@@ -264,7 +266,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc || *unknown) { // keeps the first problem
+    if (r.rc || *unknown) { // the first problem is kept
         osh_free(cx, r.problem);
         return r.rc;
     }

@@ -3,18 +3,19 @@
 #define OSH_HF_ROPE_H
 #include "io/hf_config.h"
 
-typedef struct osh_rope_defaults { // defaults of a family, if config.json has no such key
+typedef struct osh_rope_defaults { // values of a family for keys that config.json does not have
     int64_t max_position_embeddings, original_max_position_embeddings; // 0: none
-    double theta, partial_rotary_factor; // 0: 10000; 0: 1
-    const char *theta_key, *partial_key; // names of these keys in older files; NULL: the same
-    double sliding_theta;    // theta of sliding layers that have their own rope; 0: they have none
+    double theta, partial_rotary_factor; // 0: default, 10000 and 1
+    const char *theta_key, *partial_key; // names of these keys in older files; NULL: no other names
+    double sliding_theta;    // theta of sliding layers with their own rope; 0: they use the same
+                             // rope
     const char *sliding_key; // key of that theta; NULL: none
-    double proportional;     // rotary part of full layers without rope in config.json; 0: not used
-    bool longrope;           // "su" and "yarn" are names of longrope
+    double proportional;     // rotary part of full layers if config.json has no rope; 0: not used
+    bool longrope;           // "su" and "yarn" mean longrope
 } osh_rope_defaults;
-/* Reads rope [2]: of full layers, and of sliding layers. *unknown: own; NULL: rope is complete,
- * else the reason why not ("longrope", "yarn: 'factor' is missing"). That is no failure: a recipe
- * without data needs no rope. */
+/* Reads rope [2]: the rope of full layers, then that of sliding layers. *unknown (own) is NULL if
+ * they are complete, or the reason why not: "longrope", "yarn: 'factor' is missing". This is not a
+ * failure, because a recipe without data needs no rope. */
 osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
                             const osh_rope_defaults *family);
 #endif

@@ -1,12 +1,12 @@
-/* journal.h - an append-only file of checksummed records, held by one process at a time.
+/* journal.h - an append-only file of checksummed records, locked by one process at a time.
  *
  *   file    "OSHJRNL1" record record ...
  *   record  | u32 payload bytes | u32 type | u64 number | payload | u64 XXH3 |      little-endian
  *
  * Records are numbered from 0. The checksum covers the record up to it. Its seed is the checksum of
- * the record before (of the first: 0), so a record is valid only at its position. Reading ends at
- * the first record that is cut or does not match; the bytes from there on are cut off by the next
- * append. */
+ * the previous record (0 for the first), so a record is valid only at its position. Reading ends at
+ * the first record that is cut or has a wrong number or checksum. The next append removes it and
+ * all bytes after it. */
 #ifndef OSH_JOURNAL_H
 #define OSH_JOURNAL_H
 #include "base/buf.h"
@@ -17,41 +17,43 @@ typedef struct osh_journal_record {
     const uint8_t *data; // view: valid until osh_journal_drop
 } osh_journal_record;
 
-/* *is: the file begins with the magic. */
+/* Sets *is to true if the file begins with the magic. */
 osh_status osh_journal_is_one(osh_ctx *cx, const char *path, bool *is);
-/* *is: the file has only a part of the magic, or zeros instead, as after a kill or a loss of
- * power. */
+/* Sets *is to true if the file has only a part of the magic, or zeros in its place, as after a kill
+ * or a loss of power. */
 osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
-/* Opens the journal, creating it if it is absent. *busy: another process has it, and *out is
- * NULL. */
+/* Opens the journal, or creates it if it is absent. If another process has it open, sets *busy to
+ * true and *out to NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
-bool osh_journal_is_at(const osh_journal *j, const char *path); // path still names the open file
+bool osh_journal_is_at(const osh_journal *j, const char *path); // true if path still names the open
+                                                                // file
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
-int64_t osh_journal_count(const osh_journal *j); // records that were read
+int64_t osh_journal_count(const osh_journal *j); // number of records that were read
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
-/* Returns the bytes after the last good record when it was opened. */
+/* Returns the number of bytes after the last valid record when the journal was opened. */
 int64_t osh_journal_damaged(const osh_journal *j);
 void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
 
-/* Writes a record at once, so that a killed process loses nothing; osh_journal_sync puts it on the
- * disk. */
+/* Writes a record at once, so that a process that is killed later loses nothing. osh_journal_sync
+ * puts it on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
-/* Puts all records on the disk; osh_journal_rewind goes back to this state. */
+/* Puts all records on the disk. osh_journal_rewind returns to this state. */
 osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
-osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, on the disk, too
+osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, also on the disk
 
-/* Payloads: little-endian numbers and byte strings, one after the other. */
+/* Reads a payload: little-endian numbers and byte strings, one after the other. */
 typedef struct osh_reader {
     const uint8_t *at;
     size_t left;
-    bool bad; // a read did not fit; all later reads give 0
+    bool bad; // a value did not fit; all later reads return 0
 } osh_reader;
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);
 double osh_read_f64(osh_reader *r);
-const char *osh_read_text(osh_reader *r, size_t *n); // u32 length, bytes; view, without NUL
+const char *osh_read_text(osh_reader *r, size_t *n); // reads a u32 length and the bytes; view,
+                                                     // without NUL
 osh_status osh_put_u64(osh_ctx *cx, osh_buf *b, uint64_t v);
 osh_status osh_put_u32(osh_ctx *cx, osh_buf *b, uint32_t v);
 osh_status osh_put_f64(osh_ctx *cx, osh_buf *b, double v);

@@ -12,48 +12,50 @@ typedef struct osh_st_entry {
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // bytes from the start of the file
-    /* For a part of another tensor whose elements are not contiguous: the position of the first
-     * element in the file, and the bytes from one row and one column to the next; begin is 0.
-     * row 0: a whole range. */
+    /* For a part of another tensor whose elements are not contiguous. at: position of its first
+     * element in the file; row, column: bytes from one row or column to the next; begin is 0. If
+     * row is 0, the entry is a contiguous range. */
     int64_t at, row, column;
 } osh_st_entry;
 
 typedef struct osh_st osh_st;
-/* Opens a file and checks every offset, size, overlap and hole. */
+/* Opens a file and checks every offset and size. Overlaps and gaps are errors. */
 osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path);
-void osh_st_read_direct(osh_st *st); // later reads go past the page cache (osh_file_pread_direct)
+void osh_st_read_direct(osh_st *st); // lets later reads go past the page cache
+                                     // (osh_file_pread_direct)
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
-/* Returns entry i in file order (view: lives as long as st). */
+/* Returns entry i in file order. View: lives as long as st. */
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i);
 /* Reads a whole tensor. */
 osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e);
 osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
                             int64_t offset, size_t n_bytes);
-/* Opens the file again for osh_st_read_blocks, and checks that its size is the same. f: own. After
+/* Opens the file again for osh_st_read_blocks and checks that its size is unchanged. *f: own. After
  * osh_st_read_direct the reads make no copy. */
 osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st);
-/* Reads a part into aligned blocks: the bytes are at room + position in the file % OSH_BLOCK_BYTES.
- * room has osh_file_room(n_bytes) bytes. */
+/* Reads a part of a tensor into aligned blocks. The bytes begin at room + (position in the file %
+ * OSH_BLOCK_BYTES). `room` has osh_file_room(n_bytes) bytes. */
 osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e,
                               int64_t offset, size_t n_bytes);
-/* Reads bytes [offset, offset + n_bytes), whole elements, of a part whose elements are not
- * contiguous (st_part.c). */
+/* Reads bytes [offset, offset + n_bytes) of a part whose elements are not contiguous (st_part.c).
+ * The range consists of whole elements. */
 osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset,
                          size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
 const osh_stamp *osh_st_stamp(const osh_st *st); // stamp of the file before its header was read
-int64_t osh_st_header(const osh_st *st, uint64_t *sum); // bytes before the data, and their XXH3
+int64_t osh_st_header(const osh_st *st, uint64_t *sum); // returns the bytes before the data; *sum:
+                                                        // their XXH3
 
-/* Lays out a file to be written: sorts the entries (name, dtype and shape are given) as the
- * safetensors library does (by dtype, then by bytes of the name), sets begin and end, and returns
- * the whole header (8-byte length, JSON, padding), own. */
+/* Lays out a file before it is written. The entries have name, dtype and shape. Sorts them as the
+ * safetensors library does (by dtype, then by bytes of the name) and sets begin and end. *header
+ * (own): 8-byte length, JSON and padding. */
 osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries,
                          int64_t n);
-/* Works like osh_st_layout, but sorts the list and not the entries. */
+/* Works like osh_st_layout, but sorts pointers to the entries and not the entries. */
 osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list,
                             int64_t n);
-/* *name: view of a name that two entries have; NULL: none. */
+/* Sets *name to a name that two entries have (view), or to NULL. */
 osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n);
-const char *osh_st_twice_of(osh_st_entry **list, int64_t n); // sorts the list
+const char *osh_st_twice_of(osh_st_entry **list, int64_t n); // like osh_st_twice; sorts the list
 #endif

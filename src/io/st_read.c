@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; // the limit of the safetensors library
+enum { MAX_HEADER_BYTES = 100000000 }; // limit of the safetensors library
 #define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers hold integers exactly up to here
 
 struct osh_st {
     char *path;            // own
     osh_stamp stamp;       // stamp of the file when it was opened
-    int64_t header_bytes;  // with the 8 bytes of the length
-    uint64_t header_sum;   // XXH3 of these bytes
+    int64_t header_bytes;  // includes the 8 bytes of the length
+    uint64_t header_sum;   // XXH3 of the header_bytes
     osh_st_entry *entries; // own, in file order
     int64_t n;
     bool direct; // tensors are read past the page cache
@@ -36,8 +36,8 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* Reads the header. text: own. A length that does not fit the file is an error before memory is
- * allocated. */
+/* Reads the header. *text: own. A length that does not fit in the file is an error before any
+ * memory is allocated. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -94,7 +94,7 @@ static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *met
     return OSH_OK;
 }
 
-/* Reads a whole number in [0, 2^53], an item of a tensor's list `key`. */
+/* Reads an item of the list `key` of a tensor: a whole number in [0, 2^53]. */
 static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const char *name,
                             const char *key, const cJSON *v)
 {
@@ -161,12 +161,13 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_st_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; // empty tensors come before the next one
+    if (x->end != y->end) return x->end < y->end ? -1 : 1; // an empty tensor comes before the one
+                                                           // that begins at the same byte
     return strcmp(x->name, y->name);
 }
 
-/* Checks that the sorted entries tile [0, data_bytes), then makes their offsets count from the
- * start of the file. */
+/* Checks that the sorted entries cover [0, data_bytes) without gap or overlap. Then makes their
+ * offsets count from the start of the file. */
 static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
 {
     osh_status rc = OSH_OK;
@@ -310,7 +311,7 @@ const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
     return &st->entries[i];
 }
 
-/* Opens the file again and checks that it has the same size. f: own. */
+/* Opens the file again and checks that its size is unchanged. *f: own. */
 static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
 {
     osh_status rc = OSH_OK;

@@ -1,16 +1,16 @@
 /* st_write.c - lays out a safetensors file before any byte of it is written.
  *
- * The bytes are the same as from `serialize` of the safetensors library with metadata {"format":
- * "pt"}: JSON without spaces, tensors by dtype (widest alignment first), then by bytes of the name,
- * padded with spaces to a multiple of 8. */
+ * The header has the bytes that `serialize` of the safetensors library writes with metadata
+ * {"format": "pt"}: JSON without spaces, padded with spaces to a multiple of 8. Tensors are sorted
+ * by dtype (widest alignment first), then by the bytes of their names. */
 #include "base/buf.h"
 #include "io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses larger ones
-enum { HEADER_BYTES = 8 + 64 };         // besides entries: length, metadata, padding
+enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
+enum { HEADER_BYTES = 8 + 64 };         // bytes without the entries: length, metadata, padding
 
 /* Returns the rank of a dtype. The library sorts by its dtype enum in descending order, with
  * unsigned types between the others. */
@@ -46,7 +46,7 @@ const char *osh_st_twice_of(osh_st_entry **list, int64_t n)
     return NULL;
 }
 
-/* Lists pointers to the entries. list: own. */
+/* Makes a list of pointers to the entries. *list: own. */
 static osh_status entry_list(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -59,7 +59,7 @@ done:
 osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **list = NULL; // own: pointers
+    osh_st_entry **list = NULL; // own: pointers to the entries
     OSH_TRY(entry_list(cx, &list, entries, n));
     *name = osh_st_twice_of(list, n);
 done:
@@ -71,7 +71,7 @@ done:
  * characters, other bytes unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
-    static const char letters[] = "btn?fr"; // escapes of 0x08 to 0x0d; serde has no \v
+    static const char letters[] = "btn?fr"; // escape letters of 0x08 to 0x0d; serde has no \v
     osh_status rc = OSH_OK;
     const char *from = s;
 
@@ -133,8 +133,8 @@ done:
     return rc;
 }
 
-/* Appends the whole header. It computes its size first: a growing buffer could take three times the
- * size, which is large for many tensors. */
+/* Appends the whole header. Computes its size first, because a growing buffer can take three times
+ * the size, which is large for many tensors. */
 static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -147,7 +147,8 @@ static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list
         sum += one.len;
     }
     OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
-    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length, set at the end
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length; its value is set at the
+                                                           // end
     OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
     OSH_TRY(osh_buf_append(cx, b, "}", 1));
@@ -188,7 +189,7 @@ osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_s
                          int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **list = NULL;  // own: pointers
+    osh_st_entry **list = NULL;  // own: pointers to the entries
     osh_st_entry *sorted = NULL; // own
     OSH_NEW(cx, sorted, n);
     OSH_TRY(entry_list(cx, &list, entries, n));

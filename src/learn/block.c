@@ -1,4 +1,4 @@
-/* block.c - draws samples, runs them through a block forward and backward, and moves the codes of
+/* block.c - draws samples, runs them forward and backward through a block, and changes the codes of
  * its Linears. */
 #include "learn/block.h"
 
@@ -7,29 +7,30 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
-enum { BIAS = 5 }; // arrays of a bias
-/* The most tokens that go through the block together, unless one sample has more. */
+enum { BIAS = 5 }; // number of arrays of a bias
+/* Most tokens that are run through the block together, unless one sample has more. */
 enum { TOKENS = 2048 };
 
-typedef struct block_bias { // the bias of a Linear, as f32
-    osh_ada_vector v; // own: x; the other arrays follow it in one block of memory
-    float *first;     // view: the original bias, after those
+typedef struct block_bias { // bias of a Linear, as f32
+    osh_ada_vector v; // own: v.x; the other arrays follow it in the same block of memory
+    float *first;     // view: the original bias, after these arrays
 } block_bias;
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns], with their arrays
-    osh_ada_learner **of; // own [n_learns], each own
-    int *which;           // own [weights]: index in `of` of a weight or bias; -1: it is fixed
-    bool *wants, *none;   // own: [weights] that learn; [values] all false
-    bool *placed;         // own [weights]: the gradient is written directly to the learner
+    block_bias *biases;   // own [n_learns], including their arrays
+    osh_ada_learner **of; // own [n_learns], each own: the learners
+    int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1: it
+                          // does not learn
+    bool *wants, *none;   // own: wants [weights]: true if it learns; none [values]: all false
+    bool *placed;         // own [weights]: true if its gradient is written directly to the learner
     osh_tensor **dv;      // own [values]: gradients during a backward pass
-    int64_t *order;       // own [samples]: the order in which they are drawn
-    int64_t next, drawn;  // next: position in order; drawn: number of shuffles
-    int32_t *ids;         // own: tokens of the samples that go together
+    int64_t *order;       // own [samples]: order in which the samples are drawn
+    int64_t next, drawn;  // next: next index in `order`; drawn: number of shuffles so far
+    int32_t *ids;         // own: tokens of the samples that are run together
     int64_t *offsets;     // own [samples of a step + 1]
-    bool judging;         // no gradient is needed
-    int64_t step;         // the current step
+    bool judging;         // no gradients are computed
+    int64_t step;         // number of the current step
 } learning;
 
 static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
@@ -42,7 +43,7 @@ static int64_t block_step_samples(const osh_block *b)
     return b->rule.samples < b->data->n ? b->rule.samples : b->data->n;
 }
 
-/* Returns the most tokens that go through the block together. */
+/* Returns the most tokens that are run through the block together. */
 static int64_t block_most_tokens(const osh_block *b)
 {
     int64_t longest = 0, n = 0;
@@ -52,7 +53,7 @@ static int64_t block_most_tokens(const osh_block *b)
     return n < TOKENS ? n : longest > TOKENS ? longest : TOKENS;
 }
 
-/* True if the samples of a step always go together, whichever are drawn. */
+/* True if the samples of any step fit in one batch, whichever are drawn. */
 static bool block_is_whole(const osh_block *b)
 {
     int64_t longest = 0;
@@ -136,7 +137,7 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->order, b->data->n);
     OSH_NEW(cx, l->ids, block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
-    l->next = b->data->n; // none is drawn yet
+    l->next = b->data->n; // no sample is drawn yet
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
@@ -149,7 +150,7 @@ done:
 
 /* ---- samples ---- */
 
-/* Draws the samples of the next step: they begin at order[*first]. */
+/* Draws the samples of the next step. They begin at order[*first]. */
 static void learning_draw(learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
@@ -166,8 +167,8 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a tensor with rows k (osh_block.rows) of the n samples from order[first] on. The caller
- * frees it. */
+/* Makes a tensor with rows of kind k (osh_block.rows) of the n samples from order[first] on. The
+ * caller frees it. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {
@@ -190,13 +191,13 @@ done:
     return rc;
 }
 
-/* Replaces the elements of input k that are drawn for this step by those of the original model. */
+/* Replaces the elements of input k that this step takes from the original model. */
 static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // view; own
+    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // view: x; own: x0
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
@@ -208,8 +209,8 @@ done:
     return rc;
 }
 
-/* Makes a batch of the first samples of [first, end) of order, as many as go together, with their
- * inputs. */
+/* Makes a batch, with inputs, of the first samples of [first, end) of `order`: as many as are run
+ * together. */
 static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
                                      int64_t end)
 {
@@ -238,7 +239,7 @@ done:
 
 /* ---- a step ---- */
 
-typedef struct slope { // the gradient of the loss at one value
+typedef struct slope { // gradient of the loss by one value
     const osh_tensor *y, *y0;
     float *dy;
     double *sums; // own [rows]
@@ -268,8 +269,8 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
-/* Makes dv of the compared values, and adds their part of the loss to *loss. elements: of the whole
- * step. */
+/* Computes dv of the compared values and adds their part of the loss to *loss. `elements` is their
+ * number in the whole step. */
 static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
                                    double elements, double *loss)
 {
@@ -333,7 +334,8 @@ static double block_out_width(const osh_block *b)
     return width;
 }
 
-/* Returns the number over which the loss of samples [first, end) of order is the mean. */
+/* Returns the number by which the sum of the losses of samples [first, end) of `order` is
+ * divided. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
@@ -342,7 +344,7 @@ static double learning_loss_divisor(const learning *l, int64_t first, int64_t en
     return l->b->rule.sum ? tokens : tokens * block_out_width(l->b);
 }
 
-/* Computes the loss of samples [first, end) of order, and the gradients of the weights that
+/* Computes the loss of samples [first, end) of `order`, and the gradients of the weights that
  * learn. */
 static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
 {
@@ -369,8 +371,8 @@ done:
     return rc;
 }
 
-/* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
- * Afterwards l->order is the order of the samples in the data. */
+/* Computes the loss of all samples with the learned weights, or with weights rounded to nearest. It
+ * sets l->order to the order of the samples in the data. */
 static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -394,8 +396,8 @@ done:
     return rc;
 }
 
-/* Computes the loss with weights rounded to nearest before the first step, and sets the rate that
- * depends on it. */
+/* Computes the loss with weights rounded to nearest before the first step, and chooses the learning
+ * rate that depends on it. */
 static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
@@ -411,8 +413,7 @@ done:
     return rc;
 }
 
-/* Takes step t. *loss is the loss of its samples with AdaRound's term; early_stop watches
- * *watched. */
+/* Does step t. *loss is the loss of its samples with AdaRound's term; early_stop uses *watched. */
 static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
                                      double *watched)
 {

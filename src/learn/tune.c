@@ -1,4 +1,4 @@
-/* tune.c - tunes the codes, scales and norms of a quantized model by the KL divergence from the
+/* tune.c - tunes the codes, scales and norms of a quantized model by its KL divergence from the
  * original. */
 #include "learn/tune.h"
 
@@ -10,17 +10,17 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // WARM: steps; one row of HELD is held back
-enum { SMALL_BYTES = 1 << 16 }; // small blocks that are not listed here
-#define FROM_CODE 0.4f // largest distance of a code's number from the code at the start
+enum { WARM = 4, HELD = 8 }; // WARM: steps of the warm start; HELD: one of HELD rows is held back
+enum { SMALL_BYTES = 1 << 16 }; // small blocks, which are not listed here one by one
+#define FROM_CODE 0.4f // largest difference between a learned code and the code at the start
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
-typedef struct learner { // learning state of a weight
+typedef struct learner { // the learning state of a weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: all floats of c or n
+    float *room;       // own: memory of all floats of c or n
     int8_t *zero;      // own: zero points of c
     int8_t *start;     // own: codes at the start
 } learner;
@@ -32,14 +32,15 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own: [weights] that learn, [values] all false
-    osh_tensor **hidden; // own [rows]: the original's hidden values
+    bool *wants, *in;    // own: wants [weights]: true if it learns; in [values]: all false
+    osh_tensor **hidden; // own [rows]: hidden values of the original model
     osh_tensor *head;    // view: the head of both models
-    int64_t n_train;     // number of rows before the held-back ones
+    int64_t n_train;     // number of rows for learning; the others are held back
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* The lists of osh_tune: allocated by osh_tune_new, freed by osh_tune_free, counted by the plan. */
+/* Kinds of the lists of osh_tune. osh_tune_new allocates them, osh_tune_free frees them, the plan
+ * counts them. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -158,20 +159,21 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // only for the sizes of its members
+    const learner *l = NULL; // used only for the sizes of its members
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
 }
 
-/* Makes the learner of a norm's weight, unless an earlier node with this weight has made it. */
+/* Makes the learner of a norm's weight, unless an earlier node with this weight has already made
+ * it. */
 static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
     osh_status rc = OSH_OK;
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // two nodes share it
+    if (l->role != FIXED) goto done; // two nodes share the weight
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
@@ -234,7 +236,7 @@ static int64_t tune_row_tokens(const osh_tune *t, int64_t row)
     return t->data->offsets[row + 1] - t->data->offsets[row];
 }
 
-/* Runs a row forward. keep selects the values that stay; NULL: all. */
+/* Runs a row forward. `keep` marks the values that stay; NULL: all. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -247,7 +249,7 @@ done:
     return rc;
 }
 
-/* Makes the hidden values of the original for each row. */
+/* Computes the hidden values of the original model for each row. */
 static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
 {
     osh_status rc = OSH_OK;
@@ -305,8 +307,8 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Adds up the divergences of the tokens of b. The last token is left out: the text does not go on
- * after it. */
+/* Adds up the divergences of the tokens of b. The last token is left out, because no token follows
+ * it. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
@@ -316,8 +318,8 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
-/* Shapes of the tensors of a backward pass, for allocating and counting them: the factor of each
- * token, and the gradient. */
+/* Return the shapes of the tensors of a backward pass, by which they are allocated and counted: the
+ * factor of each token, and the gradient. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};
@@ -335,8 +337,8 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Makes the gradient of the row's divergences with respect to the hidden values. Each token but the
- * last has the factor `part`. */
+/* Computes the gradient of the row's divergences by the hidden values. Each token but the last has
+ * the factor `part`. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
@@ -365,8 +367,8 @@ static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_t
     return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
 }
 
-/* Runs a row forward and backward, and adds up its gradients. loss: grows by its divergences; or
- * NULL. */
+/* Runs a row forward and backward and adds up its gradients. Its divergences are added to *loss
+ * unless `loss` is NULL. */
 static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -394,7 +396,7 @@ static double tune_rate_part(int64_t at, int64_t n)
     return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
-/* Moves all weights that learn by step `at`. */
+/* Does step `at` for all weights that learn. */
 static osh_status tune_move(osh_ctx *cx, osh_tune *t, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -410,7 +412,8 @@ done:
     return rc;
 }
 
-/* Takes step `at`. loss: mean divergence per token of its rows before the step; or NULL. */
+/* Does step `at`. *loss, unless `loss` is NULL: mean divergence per token of its rows before the
+ * step. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -426,7 +429,7 @@ done:
     return rc;
 }
 
-/* Computes the mean divergence per token on the held-back rows. */
+/* Computes the mean divergence per token of the held-back rows. */
 static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
 {
     osh_status rc = OSH_OK;
@@ -483,7 +486,7 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns the gross bytes that stay from beginning to end. */
+/* Returns the gross bytes that stay in memory from beginning to end. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)
 {
@@ -510,7 +513,8 @@ static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, 
                                  int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run [nodes], else [values]
+    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run [nodes]; the others
+                                                                 // [values]
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t back = 0, forth = 0, values = 0, made = shaped_bytes(tune_grad_shape(g, n_tokens));

@@ -117,9 +117,9 @@ typedef union arguments {
 } arguments;
 
 typedef struct job {
-    const char *name; // name of the program's command; "": compress
+    const char *name; // name of the program's command; "" for compress
     const osh_field *fields;
-    const char *dir; // the argument without a name; NULL: none
+    const char *dir; // name of the argument that the command takes without a flag; NULL: none
     osh_status (*run)(oneshot *o, const struct job *j, const arguments *a);
 } job;
 
@@ -169,7 +169,7 @@ done:
 static osh_status command_tell(osh_ctx *cx, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
-    char **words = NULL; // own: [n_args + 3], with each word
+    char **words = NULL; // own: array of n_args + 3 words
     int n = 0, n_args = 0;
     while (args && args[n_args].name) n_args++;
     OSH_NEW(cx, words, n_args + 3);
@@ -191,7 +191,7 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
     osh_ctx *cx = o ? o->cx : NULL;
-    arguments a = {0}; // own: the strings
+    arguments a = {0}; // its strings are own
     if (!cx) return OSH_E_USAGE;
     osh_ctx_anew(cx);
     OSH_TRY(osh_fields_default(cx, j->fields, &a));

@@ -1,5 +1,5 @@
-/* by_route.c - experts that are calibrated on the tokens that the router sends to them: refuses
- * what by_route excludes. */
+/* by_route.c - checks models whose experts are calibrated on the tokens that the router sends to
+ * them, and refuses recipes and data that do not allow this. */
 #include <string.h>
 
 #include "match/matching.h"

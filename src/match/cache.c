@@ -1,13 +1,13 @@
-/* cache.c - kv_cache_scheme: scales of the keys and of the values of each attention, `k_scale` and
- * `v_scale` of the module around it. A scale is one number ([1]) or one for each head ([heads, 1,
- * 1]); the scheme may add zero points. Keys and values are observed where attention reads them,
- * after rope. The scales belong to the Linear that reads the output of the attention; a gate may be
- * between the two. That Linear is solved when the scales are complete, and its record contains
- * them. If nothing quantizes the Linear, it is kept for the scales and its weight passes through
- * the run unchanged.
+/* cache.c - finds the scales of kv_cache_scheme: those of the keys and values of each attention,
+ * named `k_scale` and `v_scale` of the module around it. A scale is one number ([1]) or one for
+ * each head ([heads, 1, 1]); the scheme may add zero points. Keys and values are observed as inputs
+ * of attention, after rope. The scales belong to the Linear that reads the output of the attention;
+ * a gate may be between the two. That Linear is solved when the scales are complete, and its record
+ * contains them. If no modifier quantizes the Linear, it is listed for the scales only, and its
+ * weight does not change.
  *
- * Static output_activations: `output_scale` and `output_zero_point` of the Linear, [1], of its
- * output with the original weight. The pass that observes the input also makes this output. */
+ * Static output_activations give the Linear an `output_scale` and `output_zero_point`, [1], for its
+ * output with the original weight. The pass that observes the input also computes this output. */
 #include "match/cache.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if the Linear is the first one with this range. Linears with the same input follow each
+/* True if the Linear is the first one that has this range. Linears with the same input follow each
  * other. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
@@ -106,7 +106,7 @@ static osh_linear *cache_reader(osh_matching *p, int attention)
 static void cache_point(const osh_matching *p, osh_linear *l, const osh_node *attention)
 {
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
+        int from = (k + 1) % OSH_CACHED; // inputs of attention are queries, keys, values
         if (from || p->queries) l->ranged[k] = attention->in[from];
     }
 }
@@ -118,7 +118,7 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for attention with latents (DeepSeek's): a part of its output is cut out, since values are
+/* True for attention with latents (DeepSeek's): a part of its output is cut off, because values are
  * narrower than keys. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
@@ -147,7 +147,7 @@ static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
                  name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
+        int from = (k + 1) % OSH_CACHED; // inputs of attention are queries, keys, values
         if (head) l->heads[k] = from ? at->n_kv_heads : at->n_heads;
     }
     cache_point(p, l, n);
@@ -156,8 +156,8 @@ done:
     return rc;
 }
 
-/* Checks that the modifier reaches the attention: a group of attention, and a kv_cache_scheme with
- * it, is written for all attentions. */
+/* Checks that the modifier applies to the attention: config.json applies a group for attention, and
+ * a kv_cache_scheme, to all attentions. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -176,7 +176,7 @@ done:
     return rc;
 }
 
-/* Observes the output of Linears whose scheme has a static scale for it. */
+/* Lets the outputs of Linears be observed whose scheme has a static scale for it. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

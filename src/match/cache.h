@@ -1,46 +1,46 @@
-/* cache.h - scale tensors of kv_cache_scheme and of static output_activations. The scales of an
- * attention belong to the Linear that reads its output. */
+/* cache.h - lists the scale tensors of kv_cache_scheme and of static output_activations. The scales
+ * of an attention belong to the Linear that reads its output. */
 #ifndef OSH_CACHE_H
 #define OSH_CACHE_H
 #include "match/matching.h"
 
-extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is kept
+extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is listed only for such scales
 
 enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
 typedef struct osh_cache_leaf {
-    int of;        // index below OSH_RANGED; the tensor is named after the module around the
-                   // Linear, for OSH_OUTPUT after the Linear
-    bool zero;     // zero points, not scales
-    char name[24]; // "k_scale"
+    int of;        // index below OSH_RANGED. The tensor is named after the module around the
+                   // Linear; for OSH_OUTPUT after the Linear
+    bool zero;     // true: zero points; false: scales
+    char name[24]; // such as "k_scale"
     osh_dtype dtype;
     int ndim;
     int64_t shape[3]; // [1], or [heads, 1, 1]
     size_t bytes;
 } osh_cache_leaf;
-/* Returns how the k-th of OSH_RANGED is rounded. */
+/* Returns how the k-th of the OSH_RANGED values is rounded. */
 const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
-/* Fills in the scale tensors of the Linear in the order in which they follow its own tensors.
- * Returns their number. */
+/* Writes the scale tensors of the Linear to `out`, in the order in which they follow its own
+ * tensors. Returns their number. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
                      const osh_linear *l);
-/* Returns the attention whose output the Linear `node` reads, as it is or rotated; -1: none. */
+/* Returns the attention whose output the Linear `node` reads, directly or rotated. -1: none. */
 int osh_cache_attention(const osh_graph *g, int node);
-/* Returns the modifier with a kv_cache_scheme for such a Linear; -1: none. */
+/* Returns the modifier whose kv_cache_scheme applies to such a Linear. -1: none. */
 int osh_cache_modifier(const osh_matching *p, int node);
-/* Updates the values that it observes after its node has moved. */
+/* Updates the values that l observes after its node has got another index. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
-/* For the tokens of a sample. */
+/* Returns the scratch bytes for the tokens of a sample. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
-/* True if no Linear before it shares its range k. */
+/* True if no earlier Linear has the same range k. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
-/* Bytes that its observers keep beside a range. */
+/* Returns the bytes that its observers keep in addition to a range. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
-typedef struct osh_ranged { // a range during the run (run/ranges.h)
-    int linear, k;           // first Linear that wants it, and the index of its range
-    int next;                // 1 + the next of the same value; 0: none
-    osh_act_observer *heads; // own [heads of the Linear]; NULL: its scales are made
-    osh_tensor *rows; // own: osh_stat_sample_ranges [2, samples * heads]; NULL: the GPU has them,
-                      // or the observers were fed with them
+typedef struct osh_ranged { // a range that is observed during the run (run/ranges.h)
+    int linear, k;           // first Linear that needs it, and the index of its range
+    int next;                // 1 + index of the next range of the same value; 0: none
+    osh_act_observer *heads; // own [heads of the Linear]; NULL: its scales are already computed
+    osh_tensor *rows; // own: osh_stat_sample_ranges [2, samples * heads]; NULL: it is on the GPU,
+                      // or the observers have already got it
 } osh_ranged;
 #endif

@@ -1,21 +1,22 @@
-/* dense.h - which weights stay dense, and why. */
+/* dense.h - lists the weights that stay dense, with the reasons. */
 #ifndef OSH_PLAN_DENSE_H
 #define OSH_PLAN_DENSE_H
 #include "base/buf.h"
 #include "match/matching.h"
 
-/* Part of the decoder blocks' bytes that is worth a warning. */
+/* Above this part of the decoder blocks' bytes, dense weights give a warning. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Fills in the weights of two and three dimensions that stay dense, and their part of the decoder
- * blocks. why [ck->n_tensors]: a reason, or NULL. */
+/* Lists the weights of two and three dimensions that stay dense, and computes their part of the
+ * decoder blocks. why [ck->n_tensors]: the reason, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
 /* Appends a line, without its end, if dense weights are more than a tenth of the decoder blocks. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);
-/* Appends a line if the output, with total_bytes, is larger than the source because codes of the
- * source become dense weights. */
+/* Appends a line if the output, which has total_bytes, is larger than the source because codes of
+ * the source become dense weights. */
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_matching *p, int64_t total_bytes);
-/* Adds "left_dense" and "dense_share" to the JSON of the plan or the report. False: no memory. */
+/* Adds "left_dense" and "dense_share" to the JSON of the plan or the report. Returns false if there
+ * is no memory. */
 bool osh_dense_json(cJSON *root, const osh_matching *p);
 #endif

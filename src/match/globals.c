@@ -13,8 +13,9 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    float *amax;          // own [linears]: of the weight alone; UNKNOWN; QUEUED: about to be read
-    float *global;        // own [linears]: 0: not known, or none
+    float *amax;          // own [linears]: of the weight itself; or UNKNOWN, or QUEUED: about to be
+                          // read
+    float *global;        // own [linears]: 0: not known, or no global scale
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
@@ -23,7 +24,7 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: of the first, the last that shares with it
+    int *last = NULL;      // own [linears]: for a first Linear: the last one that shares its scale
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -92,7 +93,7 @@ static size_t globals_piece(const osh_matching *p, int linear)
 
 typedef struct scan {
     osh_globals *g;
-    int *which;     // own [n]: Linears whose weights are read
+    int *which;     // own [n]: Linears whose weights are to be read
     uint8_t *rooms; // own [threads, room]
     size_t room;
 } scan;
@@ -127,7 +128,7 @@ done:
 }
 
 /* Lists the Linears that share their scale with one of `linears` and whose largest magnitude is not
- * known. which: may be NULL. Returns their number. */
+ * known. `which` may be NULL. Returns their number. */
 static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_matching *p = g->plan;
@@ -146,7 +147,7 @@ static bool globals_searches(const osh_matching *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* Sets the scale if all Linears that share it are known. */
+/* Computes the scale if the magnitudes of all Linears that share it are known. */
 static void globals_settle(osh_globals *g, int linear)
 {
     const osh_matching *p = g->plan;
@@ -191,7 +192,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // not read
+        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // its weight was not read
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
     return rc;
@@ -199,7 +200,7 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Includes what a stream knows of them (output/held.c). */
+/* Includes the magnitudes that a stream knows (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

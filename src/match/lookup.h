@@ -1,5 +1,5 @@
-/* lookup.h - finds the Linears of a part of the model without a scan of all: a model with experts
- * has tens of thousands, and the lookups are made for each range, batch or value. */
+/* lookup.h - finds the Linears of a part of the model without searching all of them: a model with
+ * experts has tens of thousands, and lookups are needed for each range, batch or value. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "match/matching.h"

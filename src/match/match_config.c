@@ -1,5 +1,5 @@
-/* match_config.c - makes the module lists of the output's config.json: the groups, the ignore list,
- * and a check that vLLM finds the same scheme for each module. */
+/* match_config.c - makes the module lists of the output's config.json: groups and ignore list. It
+ * also checks that vLLM finds the same scheme for each module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,9 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
     osh_status rc = OSH_OK;
     size_t n = strlen(name);
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
-    while (n > 0 && name[--n] != '.') continue; // drops the last part
+    while (n > 0 && name[--n] != '.') continue; // removes the last part
     size_t at = n;
-    /* To the end of the block's number. */
+    /* Moves to the end of the block's number. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -45,7 +45,7 @@ done:
 typedef struct renamed_seen { // last result of renamed_pattern: n bytes that several names contain
     const char *text;         // view
     size_t n;
-    bool partly; // some of these modules have codes
+    bool partly; // some of the modules that contain these bytes have codes
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -76,9 +76,9 @@ done:
 }
 
 /* Prints a regex for a module that transformers may hold under another name than the checkpoint: a
- * head, a module of a tower, another one outside the blocks. Prints nothing if the name itself is
- * found. A tower has many modules: seen remembers the last one. If some modules of it have codes,
- * each module without codes gets a regex of its own. */
+ * head, a module of a tower, another one outside the blocks. Prints nothing if loaders find the
+ * name itself. A tower has many modules: `seen` has the result for the last one. If some modules of
+ * it have codes, each module without codes gets a regex of its own. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -96,7 +96,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               name + inner)); // a tower has layers, too
+                               name + inner)); // a tower also has layers
 done:
     return rc;
 }
@@ -123,8 +123,8 @@ done:
     return rc;
 }
 
-/* Ignores experts in one tensor: they stay dense, but vLLM makes a layer of them that the class
- * Linear reaches. */
+/* Adds entries to the ignore list for experts that are in one tensor: they stay dense, but vLLM
+ * makes a layer of them, which the class Linear would match. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -142,7 +142,7 @@ done:
     return rc;
 }
 
-/* Counts the matches of the entries among modules with codes, under all names that loaders use for
+/* Counts the matches of the entries among modules with codes, with all names that loaders use for
  * them. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
@@ -169,15 +169,15 @@ done:
 }
 
 /* Adds the entries to the list that loaders read. An entry is added even if no module of the source
- * has such a name, since loaders know modules that the source lacks. An entry that would also reach
- * a module with codes (of another modifier, or fused by vLLM) is left out: the list has its modules
- * by name. */
+ * has such a name, because loaders make modules that the source does not have. An entry that would
+ * also match a module with codes (of another modifier, or fused by vLLM) is left out: its modules
+ * are listed by name. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // index in the matcher, which has each entry once
+    size_t k = 0;          // index in the matcher, which has each entry only once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -198,13 +198,13 @@ done:
     return rc;
 }
 
-/* Adds the ignore lists of the recipes and, with --only, of the source. */
+/* Adds the ignore lists of the recipes and, if --only is given, of the source. */
 static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         *mtp[] = {all_mtp}; // LLM Compressor writes this for such a block that is copied
+         *mtp[] = {all_mtp}; // LLM Compressor writes this if such a block is copied
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
         if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) &&
@@ -218,15 +218,15 @@ done:
     return rc;
 }
 
-/* Adds names of transformers. It looks a module up by its own name for it, so the group's targets
- * and ignore need that name. For a model around a text model the regexes of renamed_pattern contain
- * it. */
+/* Adds the names that modules have in transformers, because transformers looks up its own names in
+ * targets and ignore. For a model that contains a text model, the regexes of renamed_pattern match
+ * these names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     for (size_t s = p->n_kept_schemes; s < p->n_schemes; s++) {
-        osh_strs *targets = &p->schemes[s].targets, more = {0}; // more: own
+        osh_strs *targets = &p->schemes[s].targets, more = {0}; // own: more
         OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
         for (int64_t i = 0; !rc && i < cs->n; i++) {
             int64_t at = 0;
@@ -247,9 +247,9 @@ done:
     return rc;
 }
 
-/* Names the parts of a fused layer that the checkpoint lacks. vLLM looks for all parts, even if
- * another part replaces one: in some layers of Gemma 4 the keys are also the values. Such a part
- * needs the group of the others, or an ignore entry. */
+/* Adds names of the parts of a fused layer that the checkpoint does not have. vLLM looks for all
+ * parts, even if another part replaces one: in some layers of Gemma 4 the keys are also the values.
+ * Such a part needs the group of the other parts, or an ignore entry. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -264,7 +264,7 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_pla
         if (!(part = osh_q_fusion_name(cx, c->name, f->parts[k])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(known, part, strlen(part), &at)) continue;
-        if (k < f->enough) break; // no such layer
+        if (k < f->enough) break; // the layer does not exist
         if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
@@ -345,7 +345,8 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // else only pruned: a dense model's config
+    bool any = p->n_schemes || p->cache.present; // false: the model is only pruned, and its config
+                                                 // is that of a dense model
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};
     if (!any && p->transforms && p->transforms->n) {
@@ -364,7 +365,7 @@ done:
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **names = NULL; // own; items are views
+    const char **names = NULL; // own; the items are views
     int *which = NULL;         // own
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, which, cs->n);
@@ -379,7 +380,7 @@ done:
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **names = NULL, **classes = NULL; // own; items are views
+    const char **names = NULL, **classes = NULL; // own; the items are views
     int *which = NULL;                           // own
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, classes, cs->n);

@@ -1,5 +1,5 @@
-/* matching.h - which module gets which scheme: the Linears that are quantized or pruned, and what
- * the output's config says about them. */
+/* matching.h - assigns schemes to modules: the Linears that are quantized or pruned, and their
+ * entries in the output's config. */
 #ifndef OSH_MATCHING_H
 #define OSH_MATCHING_H
 #include "match/inputs.h"
@@ -11,91 +11,95 @@
 enum { OSH_CACHED = 3, OSH_OUTPUT = OSH_CACHED, OSH_INPUT, OSH_RANGED };
 typedef struct osh_linear { // a module that is quantized or pruned
     char *name;             // own
-    int64_t tensor;         // its weight in the source checkpoint
+    int64_t tensor;         // index of its weight in the source checkpoint
     int64_t O, I;
     osh_dtype dtype;
-    int modifier;           // index into the recipe's modifiers
+    int modifier;           // index of its modifier in the recipe
     struct {
-        int modifier;       // index of the modifier that prunes before it; -1: none
+        int modifier;       // index of the modifier that prunes it before; -1: none
         double sparsity;
     } prune;
-    const osh_q_scheme *scheme; // view: of the plan's schemes; weights.present false: pruned only,
-                                // written dense
+    const osh_q_scheme *scheme; // view of a scheme of the plan; weights.present is false: only
+                                // pruned, written dense
     const osh_format *format;
-    int scheme_index;       // into the plan's schemes; -1: none
-    int node, weight, input; // graph indices: node, weight, input value; -1: no graph
-    int subgraph;           // -1: no graph
+    int scheme_index;       // index in the plan's schemes; -1: none
+    int node, weight, input; // node, weight and input value in the graph; -1: no graph
+    int subgraph;           // index of its subgraph; -1: no graph
     struct {
-        int reader, user;   // next Linear with the same input, with the same weight (lookup.h)
-        int joint;          // next one that shares its global scale (globals.h)
-    } next;                 // -1: none
-    unsigned wants;         // OSH_STAT_*; osh_wants has those of one traversal
-    int traversal;          // with traversals: the one that it wants data in; -1: it wants none
+        int reader, user;   // next Linear with the same input, and with the same weight (lookup.h)
+        int joint;          // next Linear that shares its global scale (globals.h)
+    } next;                 // each -1: none
+    unsigned wants;         // OSH_STAT_* of all traversals; osh_wants returns those of one
+    int traversal;          // if there are traversals: the one in which it needs data; -1: it needs
+                            // none
     int joint;              // first of the Linears that share its global scale; -1: none
-    int ranged[OSH_RANGED]; // [k]: value whose range gives static scales, or the source of that
-                            // value (passthrough.h); -1: none. Keys, values and (if they are
-                            // rounded) queries are of the attention that makes its input (cache.h)
-    int64_t heads[OSH_RANGED]; // scales of each
-    bool kept; // nothing quantizes it: it is listed for these scales, and its weight stays
-    bool shift; // OSH_STAT_SHIFT of its input is collected, which differs in the original model
-    double share;           // with shift: part of its input's elements that come from the quantized
-                            // model, the others from the original (ops/mix.c); 1: all
+    int ranged[OSH_RANGED]; // [k]: value whose range gives static scales, or the value from which
+                            // its range is taken (passthrough.h); -1: none. Keys, values and (if
+                            // they are rounded) queries are those of the attention that makes its
+                            // input (cache.h)
+    int64_t heads[OSH_RANGED]; // number of scales of each
+    bool kept; // no modifier quantizes it: it is listed only for these scales, and its weight does
+               // not change
+    bool shift; // OSH_STAT_SHIFT of its input is collected; the input differs in the original model
+    double share;           // if `shift`: probability that an element of its input comes from the
+                            // quantized model and not from the original (ops/mix.c); 1: all
     struct {
-        int64_t first;      // output tensors [first, first + n)
+        int64_t first;      // its output tensors are [first, first + n)
         int n;
-        int64_t bias;       // source tensor of the bias that learns with it (blocks.h), the last of
-                            // its output tensors; -1: none
+        int64_t bias;       // source tensor of the bias that learns with it (blocks.h), which is
+                            // the last of its output tensors; -1: none
     } out;
-    struct { // own: gradients of a survey (gradients.h), F64; NULL: none
-        osh_tensor *outputs, *inputs; // [O]; [I], of the first reader, if candidates round inputs
+    struct { // own: gradients of a survey (gradients.h), F64; NULL: not measured
+        osh_tensor *outputs, *inputs; // [O]; [I], for the first reader, if candidates round inputs
     } gradients;
 } osh_linear;
 
-static inline osh_format_weight osh_linear_stored(const osh_linear *l) // for its format
+static inline osh_format_weight osh_linear_stored(const osh_linear *l) // arguments for its format
 {
     return (osh_format_weight){l->scheme, l->O, l->I, l->dtype};
 }
 
-typedef struct osh_dense { // dense weights whose names differ in numbers only
-    char *names;          // own: "model.layers.*.mlp.gate"
+typedef struct osh_dense { // dense weights whose names differ only in numbers
+    char *names;          // own: such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
-    const char *why;      // static
+    const char *why;      // static string: reason
     bool in_block;        // they are in a decoder block
     bool decoded;         // the source stores codes for them
 } osh_dense;
 
 typedef struct osh_matching {
     const osh_inputs *in;    // view
-    osh_q_scheme *schemes;   // own: all groups as they will be written
+    osh_q_scheme *schemes;   // own: all groups as they are written
     size_t n_schemes;
-    size_t n_kept_schemes;   // the first ones are the source's
-    osh_q_args cache;        // kv_cache_scheme, or the scheme of a group of attentions; not
+    size_t n_kept_schemes;   // number of groups of the source, which are the first ones
+    osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
                              // present: neither
-    bool queries;            // cache applies to queries, too
-    bool outputs;            // the output of some Linear is observed, for static output_activations
-    osh_linear *linears;     // own, in execution order
+    bool queries;            // `cache` also applies to queries
+    bool outputs;            // the output of some Linear is observed for static output_activations
+    osh_linear *linears;     // own, in the order of execution
     int n_linears;
-    int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none;
+    int *readers, *users;    // own: [values] and [weights]: the first Linear (lookup.h), -1: none;
                              // NULL: not cut
-    osh_strs ignore;         // own: generated list
+    osh_strs ignore;         // own: generated ignore list
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
     int64_t n_dense;
-    double dense_share;      // part of the bytes of such weights in decoder blocks
-    char *format;            // own: top-level format
+    double dense_share;      // fraction of the bytes of decoder blocks that these weights have
+    char *format;            // own: top-level format of the config
     char *quantization_json; // own
-    /* Rewrites of the model that precede all matching: */
-    const osh_q_transforms *transforms; // view: of the rotations; NULL: nothing is rotated
-    int *experts_left; // own [decoder layers]: experts that remain, -1: no expert was removed;
-                       // NULL: no layer has lost experts
+    /* Rewrites of the model, which come before all matching. */
+    const osh_q_transforms *transforms; // view: transforms of the rotations; NULL: no rotations
+    int *experts_left; // own [decoder layers]: number of remaining experts, -1: all; NULL: no
+                       // experts were removed
 } osh_matching;
 
-/* True if no data is collected for it: it is rounded from its weight alone. */
+/* True if no data is collected for it: its codes depend only on its weight. */
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: schemes, linears, ignore list, vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
-/* cache.c, after osh_plan_match: scales of keys and values. */
+/* cache.c, called after osh_plan_match: scales of keys and values. */
 osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p);
-/* by_route.c, after osh_plan_match: refuses what by_route excludes. */
+/* by_route.c, called after osh_plan_match: refuses recipes and data that by_route does not
+ * allow. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p);
-osh_status osh_plan_index(osh_ctx *cx, osh_matching *p); // lookup.c, after the cut
+osh_status osh_plan_index(osh_ctx *cx, osh_matching *p); // lookup.c, called after the graph is cut
 #endif

@@ -1,21 +1,21 @@
-/* only.h - --only: some modules are quantized, everything else is copied bit for bit. If the source
- * is in compressed-tensors, the modules that are not named keep their codes and groups. */
+/* only.h - the option --only: some modules are quantized, everything else is copied bit for bit. If
+ * the source is in compressed-tensors, all other modules keep their codes and groups. */
 #ifndef OSH_ONLY_H
 #define OSH_ONLY_H
 #include "match/matching.h"
 
-/* Makes the matcher, before the source is opened. */
+/* Makes the matcher. Called before the source is opened. */
 osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
-/* Refuses --only with modifiers that change weights of other modules, too. */
+/* Refuses --only together with modifiers that also change weights of other modules. */
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
-/* Without --only: always true. */
+/* Sets *yes to true if --only names the module, or is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);
-/* Puts the groups of the source that some module keeps before the recipe's groups. */
+/* Puts the groups of the source that modules keep before the recipe's groups. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
-/* Its group among the plan's; -1: not kept. */
+/* Returns the index in the plan's groups of the group that the module keeps. -1: it keeps none. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
-/* names[i] belongs to group which[i]. The recipe's groups list their modules by name, since a
- * target of the source may be the same. */
+/* names[i] belongs to group which[i]. The recipe's groups list their modules by name, because a
+ * target of the source may be equal to a target of the recipe. */
 osh_status osh_only_name(osh_ctx *cx, osh_matching *p, const char *const *names, const int *which,
                          int64_t n);
 /* Warns about patterns without a match. */

@@ -1,5 +1,5 @@
-/* options.c - tables of options, one row for each flag: the parser, --help and the man page read
- * them. */
+/* options.c - the tables of options, with one row for each flag. The parser, --help and the man
+ * page read them. */
 #include "base/near.h"
 #include "match/options.h"
 

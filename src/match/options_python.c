@@ -1,5 +1,6 @@
-/* options_python.c - arguments of LLM Compressor's oneshot() that are no options here: a value that
- * asks for what is done anyway is accepted; for any other the error says what to do instead. */
+/* options_python.c - handles arguments of LLM Compressor's oneshot() that are no options here. A
+ * value for which this program does the same anyway is accepted. For any other value the error
+ * tells what to do instead. */
 #include <string.h>
 #include <strings.h>
 

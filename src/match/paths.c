@@ -13,7 +13,7 @@
 typedef struct place { // a path that an option names
     osh_path_use use;
     const char *path; // view
-    char shown[80];   // "--log-file"
+    char shown[80];   // option for messages, such as "--log-file"
 } place;
 
 static bool is_written(osh_path_use use)
@@ -22,14 +22,14 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE;
 }
 
-static bool paths_same_file(const char *a, const char *b) // follows links; both exist
+static bool paths_same_file(const char *a, const char *b) // follows links; both paths exist
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Sets *one if both paths are one file. They need not exist; then case is ignored, since a file
- * system may ignore it. */
+/* Sets *one to true if both paths are the same file. If they do not exist yet, upper and lower case
+ * count as equal, because some file systems do not distinguish them. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
@@ -37,7 +37,7 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     struct stat st;
     bool there = !stat(a, &st);
     *one = there && !S_ISCHR(st.st_mode) &&
-           paths_same_file(a, b); // two options may write to /dev/null
+           paths_same_file(a, b); // allowed: several options may write to /dev/null
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
     OSH_TRY(osh_path_real(cx, &y, b));
@@ -55,8 +55,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Checks the files of a directory that is read: they may be links to files elsewhere, or have other
- * names. */
+/* Checks the files of a directory that the job reads: they may be links to other files, or have
+ * several names. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;

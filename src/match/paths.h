@@ -1,4 +1,4 @@
-/* paths.h - all files and directories that a job reads and writes, in one list. */
+/* paths.h - checks all files and directories that a job reads and writes. */
 #ifndef OSH_PLAN_PATHS_H
 #define OSH_PLAN_PATHS_H
 #include "base/field.h"

@@ -1,6 +1,6 @@
-/* plan_match.c - matches modules with schemes (compressed-tensors' matching), decides which
- * statistics that takes, and makes the config of it: the generated ignore list, the top-level
- * format, and vLLM's own lookup replayed on it. */
+/* plan_match.c - matches modules with schemes (as compressed-tensors does), decides which
+ * statistics they need, and makes the config: the generated ignore list and the top-level format.
+ * It also runs vLLM's lookup on the config. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void plan_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
     osh_free(cx, cs->c);
 }
 
-/* Adds a module with that name [n], class, tensor and module. */
+/* Adds a module with this name of n bytes, class, tensor and graph module. */
 static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
                                    osh_plan_module as)
 {
@@ -36,7 +36,7 @@ done:
     return rc;
 }
 
-/* True for a 2-D floating `weight`: *n becomes the length of its module's name. */
+/* True for a 2-D floating-point `weight`. *n becomes the length of its module's name. */
 static bool weight_is_module(const osh_st_entry *e, size_t *n)
 {
     *n = strlen(e->name);
@@ -82,11 +82,11 @@ done:
 }
 
 /* True for a router. It is no Linear, but loaders treat it as one (compressed-tensors'
- * get_vllm_module_type): it is never quantized, and is in ignore. */
+ * get_vllm_module_type). Therefore it is never quantized and is in the ignore list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
 /* Adds a head without a tensor, which loaders treat as a Linear. A tied head may be quantized by
- * name; any head that is not quantized is in ignore. */
+ * name; a head that is not quantized is in the ignore list. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -95,7 +95,7 @@ static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, co
     for (int64_t i = 0; i < cs->n; i++)
         if (cs->c[i].module >= 0 &&
             p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
-            goto done; // it is tied
+            goto done; // the head is tied
     OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
                 (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
     osh_plan_module *c = &cs->c[cs->n - 1];
@@ -131,7 +131,7 @@ done:
     return rc;
 }
 
-/* Adds a module without a graph: its kind follows from names, shapes and biases (kind.c). */
+/* Adds a module without a graph. Its kind depends on names, shapes and biases (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_st_entry *e, size_t n, int64_t tensor)
 {
@@ -169,7 +169,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // take
+    to->group_name = name; // take: owns the name now
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -182,7 +182,7 @@ done:
     return rc;
 }
 
-/* Collects all groups of all modifiers; names are kept if they are unique. */
+/* Collects the groups of all modifiers. A group keeps its name if no other group has it. */
 static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
 {
     osh_status rc = OSH_OK;
@@ -214,7 +214,7 @@ done:
     return rc;
 }
 
-/* True if a target names it: by its name, by a regex that has the last part of it, or, for an
+/* True if a target names the module: by its name, by a regex with its last part, or, for an
  * embedding, by its class. */
 static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
@@ -243,8 +243,8 @@ done:
     return rc;
 }
 
-/* Matches the name that transformers uses, since a recipe may have either name. *hit >= 0:
- * ignored. */
+/* Matches the name that the module has in transformers, because a recipe may use it. *hit >= 0: the
+ * module is ignored. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {
@@ -352,7 +352,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
         l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    /* If not, refuse_groups fails. */
+    /* If false, refuse_groups fails later. */
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
     if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
@@ -362,12 +362,13 @@ done:
     return rc;
 }
 
-/* Drops groups that reach no module: they are not written, as in the reference. */
+/* Drops groups that match no module: they are not written, as in the reference. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = osh_q_of_attention(&p->schemes[i]); // else it was refused
+        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is used, because
+                                                        // others were refused
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             if (i >= p->n_kept_schemes)
@@ -387,8 +388,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Counts the matches of an ignore list among all modules, targets or not: "lm_head" is right in a
- * recipe for the MLPs. */
+/* Counts the matches of an ignore list among all modules, also those that no target matches:
+ * "lm_head" is right in a recipe for the MLPs. */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -406,8 +407,8 @@ done:
     return rc;
 }
 
-/* Returns a hint with the module or class that a mistaken name is nearest to. For the last parts of
- * a name, which match nothing, it is a regex. */
+/* Returns a hint with the module or class whose name is nearest to a name that matches nothing. If
+ * the text is the last parts of a module's name, the hint is a regex. */
 static const char *near_module(osh_near *near, char room[240], const char *text,
                                const osh_plan_modules *cs)
 {
@@ -433,9 +434,9 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // index in the matcher, which has each target once
+        size_t k = 0; // index in the matcher, which has each target only once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
-        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // see cache.c
+        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c handles it
         const osh_strs none = {0},
                        *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
         for (size_t i = 0; i < targets->n; i++) {
@@ -456,8 +457,8 @@ done:
     return rc;
 }
 
-/* Fails because groups do not divide the columns of a module. The message has the sizes that divide
- * the columns of all modules of its scheme. */
+/* Fails because groups do not divide the columns of a module. The message lists the sizes that
+ * divide the columns of all modules of its scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -467,7 +468,7 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_li
     osh_buf_init(&sizes, 0);
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].scheme == l->scheme)
-            for (int64_t n = p->linears[i].I; n;) { // greatest common divisor
+            for (int64_t n = p->linears[i].I; n;) { // computes the greatest common divisor
                 int64_t rest = common % n;
                 common = n, n = rest;
             }
@@ -491,7 +492,7 @@ done:
     return rc;
 }
 
-/* Marks the modules that --only does not name; a module with codes keeps them. */
+/* Marks the modules that --only does not name. If they have codes, they keep them. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -508,8 +509,8 @@ done:
     return rc;
 }
 
-/* Refuses modules that --only names and the recipe leaves dense: their codes are gone, so they
- * would be neither copied nor quantized. */
+/* Refuses modules that --only names but the recipe leaves dense: the source is read dequantized, so
+ * they would be neither copied nor quantized. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
                                       const osh_plan_modules *cs)
 {
@@ -599,7 +600,7 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own; an embedding's reason is used for a head tied to it
+    const char **why = NULL; // own; a head that is tied to the embedding has the embedding's reason
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

@@ -2,8 +2,8 @@
  *
  * Each call of OpenBLAS works in a buffer of 128 MiB of address space and touches little of it. If
  * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), it retries
- * forever. So make_buffers lets OpenBLAS make the buffers of all threads, each after a test mapping
- * that proves there is room. OpenBLAS keeps the buffers and uses them again. */
+ * forever. So make_buffers lets OpenBLAS make the buffers of all threads in advance. Before each
+ * one it maps as many bytes as a test. OpenBLAS keeps the buffers and uses them again. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -22,18 +22,19 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-static osh_blas_table used; // one per process, like the state of the library
+static osh_blas_table used; // one for the process, like the state of the library
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-enum { MOST_BUFFERS = 128 }; // with more, OpenBLAS ends the process
+enum { MOST_BUFFERS = 128 }; // OpenBLAS ends the process if it has more
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
-static void *(*buffer_new)(int unused); // function of OpenBLAS; NULL: not exported
+static void *(*buffer_new)(int unused); // function of OpenBLAS that returns a free buffer; NULL:
+                                        // not exported
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int n_buffers; // OpenBLAS has at least this many
+static atomic_int n_buffers; // number of buffers that OpenBLAS has at least
 
 static bool room_for_buffer(void)
 {
@@ -43,8 +44,8 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* Makes OpenBLAS own a buffer for each thread. It takes all of them before it frees any, so that no
- * two are the same buffer. */
+/* Makes OpenBLAS have a buffer for each thread. All buffers are taken before any is released, so
+ * that they are different. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -90,6 +91,6 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* The set may be pinned by name after the first call. */
+    /* The set may have been pinned by name after OpenBLAS was opened. */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

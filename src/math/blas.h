@@ -1,11 +1,11 @@
-/* blas.h - OpenBLAS and its LAPACK. The first product opens them: a job that multiplies nothing
- * does not wait for 35 MB of code, and OPENBLAS_CORETYPE is read only then. */
+/* blas.h - OpenBLAS and its LAPACK. They are opened by the first product, so a job without products
+ * does not load 35 MB of code. OpenBLAS reads OPENBLAS_CORETYPE when it is opened. */
 #ifndef OSH_BLAS_H
 #define OSH_BLAS_H
 #include "base/base.h"
 
 #include <cblas.h>
-#undef I // cblas.h includes complex.h; here I is in_features
+#undef I // cblas.h includes complex.h, which defines I; here I is in_features
 
 typedef struct osh_blas_table {
     __typeof__(cblas_sgemm) *sgemm;
@@ -22,9 +22,9 @@ typedef struct osh_blas_table {
     __typeof__(openblas_set_num_threads) *set_num_threads;
 } osh_blas_table;
 
-/* Opens OpenBLAS on the first call and makes each of its calls stay on the calling thread. Callers
- * call this before osh_blas. OSH_E_UNSUPPORTED: the library is missing, lacks a function, or runs
- * another core than the set that was pinned by name needs. */
+/* Opens OpenBLAS on the first call, and makes it compute on the calling thread only. Callers call
+ * this before osh_blas. Fails with OSH_E_UNSUPPORTED if the library is missing, lacks a function,
+ * or runs another core than the set that was pinned by name needs. */
 osh_status osh_blas_open(osh_ctx *cx);
-const osh_blas_table *osh_blas(void); // after osh_blas_open
+const osh_blas_table *osh_blas(void); // call osh_blas_open first
 #endif

@@ -7,7 +7,8 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Blocks of H for each thread, if H has that many: then no thread waits long for the last ones. */
+/* Least number of blocks of H per thread if H is large enough: then no thread waits long for the
+ * last ones. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Finds tile (i, j) of chunk c in a lower triangle of tiles, row by row: c = i (i + 1) / 2 + j. */
@@ -24,14 +25,14 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
     *i = c / n, *j = c % n;
 }
 
-/* The caller has called osh_blas_open (math/blas.h). */
+/* The functions below require an earlier call of osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
-/* Adds a^T a to the lower triangle of c [n, n]; a [k, n]. */
+/* Adds a^T a to the lower triangle of c [n, n]. a: [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
-/* Widens rows [first, first + n_rows) of x to f32 on all threads: to [n_rows, I]. */
+/* Widens rows [first, first + n_rows) of x to f32 on all threads. to: [n_rows, I]. */
 osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first,
                           int64_t n_rows);
 #endif

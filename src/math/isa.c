@@ -9,7 +9,7 @@
 
 static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
                                               "SkylakeX"};
-static atomic_bool by_name; // the user named the set: OpenBLAS must run its core
+static atomic_bool by_name; // the user chose the set by name: OpenBLAS must run its core
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
 {
@@ -46,7 +46,8 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-/* Bytes that OpenBLAS, stacks and the heap of the C library take later, without their threads. */
+/* Bytes that OpenBLAS, stacks and the heap of the C library will take later, not counting memory
+ * per thread. */
 enum { LIBRARY_BYTES = 2 << 20 };
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
@@ -61,7 +62,8 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
 
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
-    const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // "OpenBLAS 0.3.21 ..."
+    const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // get_config returns
+                                                                           // "OpenBLAS 0.3.21 ..."
     *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa),
                         version ? (int)strcspn(version, " ") : 1, version ? version : "?",
                         osh_blas()->get_corename());

@@ -1,4 +1,4 @@
-/* pairs.c - multiplies BF16 matrices with sums in F32, and packs them for it.
+/* pairs.c - packs BF16 matrices and multiplies them with sums in F32.
  *
  * With AMX, four tiles hold 16 x 16 sums each, two tiles hold a and two hold b. With AVX-512 BF16,
  * registers hold sums of 8 rows x 2 panels. Without either, plain loops use the same layout, for
@@ -20,7 +20,7 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // words from one panel to the next; steps of 32 in k
+    int64_t panel, steps; // panel: words from one panel to the next; steps: steps of 32 in k
     bool far;
 } product;
 
@@ -28,7 +28,7 @@ bool osh_pairs_used(void) { return osh_isa_used() >= OSH_ISA_AVX512_BF16; }
 
 bool osh_pairs_take(const osh_tensor *x) { return x->dtype == OSH_BF16 && osh_pairs_used(); }
 
-/* ---- without bf16 instructions: a reference of the same layout ---- */
+/* ---- plain loops with the same layout ---- */
 
 static void plain_product(const product *j, int n_blocks, int64_t n_panels)
 {
@@ -106,14 +106,13 @@ static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, in
 
 /* ---- AMX ---- */
 
-typedef struct tile_config { // layout of palette 1
+typedef struct tile_config { // layout of the operand of ldtilecfg, palette 1
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } tile_config;
 
-/* The sums are in tiles 0 to 3 for two blocks and two panels, in 0 and 1 for one block, and in 0
- * and 2 for one panel. */
+/* The sums are in tiles 0 to 3. One block uses tiles 0 and 1, one panel uses tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \
@@ -162,7 +161,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // rows of sums in registers
+enum { ROWS = 8 }; // rows whose sums are in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -209,7 +208,7 @@ WIDE static void pairs_by_registers(const product *j, int n_blocks, int64_t n_pa
 
 /* ---- packing ---- */
 
-/* Transposes 16 x 16 words. */
+/* Transposes 16 x 16 words in registers. */
 WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE])
 {
     __m512i t[SIDE];
@@ -225,7 +224,7 @@ WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE
             r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
             r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
         }
-    /* r[4 g + c] holds column c of each quarter of rows 4 g to 4 g + 3 */
+    /* Now r[4 g + c] contains column c of each quarter of rows 4 g to 4 g + 3. */
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
         __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
@@ -251,7 +250,8 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
             r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
-            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // next panel
+            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // a part of the row for the
+                                                                       // next panel
         turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
@@ -262,7 +262,8 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // all panels read their part of a row while it is cached
+    for (; l < k; l += 2, to += SIDE) // all panels read their part of a row while it is in the
+                                      // cache
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));
@@ -313,7 +314,7 @@ WIDE static void pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t 
     for (int64_t r = 0; r < m; r++, n += more) pairs_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
 
-/* Rounds to nearest, ties to even, as osh_bf16_of_f32 does. */
+/* Rounds 16 f32 to bf16: to nearest, ties to even, as osh_bf16_of_f32 does. */
 WIDE static inline __m256i narrow_16(__m512i u)
 {
     __m512i hi = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(hi, _mm512_set1_epi32(1));

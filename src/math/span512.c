@@ -1,9 +1,10 @@
 /* span512.c - vector loops over one row in BF16 precision with AVX-512; the bytes are those of
  * span.c.
  *
- * Sums run over the eight lanes of span.c: of 16 values the first eight are added, then the
- * others. A last half vector is masked. Whole vectors are not, because values of a masked store
- * are slow to load again. There is no fused multiply-add, for the reason in vec.h. */
+ * Sums run over the eight lanes of span.c: of 16 values the first eight are added, then the others.
+ * If a row ends with half a vector, this half is loaded and stored with a mask. Whole vectors are
+ * not masked, because values of a masked store are slow to load again. There is no fused
+ * multiply-add, for the reason in vec.h. */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/span512_steps.h"
@@ -16,9 +17,9 @@
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
 
 typedef struct part {
-    int64_t i; // first value
-    int n;     // vectors
-    bool half; // one vector of 8 values: the end of a row of an odd multiple of 8
+    int64_t i; // index of the first value
+    int n;     // number of vectors
+    bool half; // one vector of 8 values: the end of a row whose length is an odd multiple of 8
 } part;
 
 /* Calls step(args, part) for all parts of [0, end). */
@@ -42,7 +43,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* Adds both halves of v to sum [8], one after the other. */
+/* Adds the low half of v to sum [8], then the high half if there is one. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
@@ -163,7 +164,7 @@ WIDE_FN void share_step(float *s, __m512 all, part t)
                    t.half);
 }
 
-/* Sets s = e^(s * scale - max). Returns their sum in each lane. */
+/* Replaces s by e^(s * scale - max). Returns the sum in each lane. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);
@@ -203,7 +204,7 @@ bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
 {
     (void)gate, (void)up, (void)n, (void)act;
-    assert(false); // callers ask osh_span512_takes first
+    assert(false); // callers check osh_span512_takes first
 }
 
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,

@@ -1,8 +1,4 @@
-/* tile.c - multiplies f32 matrices with AVX2 and FMA, tile by tile, and packs them for it.
- *
- * The tile has the shape of BLIS's kernel for this instruction set (Van Zee, van de Geijn 2015):
- * 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds
- * each. */
+/* tile.c - packs f32 matrices and multiplies them tile by tile with AVX2 and FMA. */
 #include "math/tile.h"
 #include "base/checked.h"
 #include "base/isa.h"
@@ -19,7 +15,7 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
-/* Checks the ranges that a tile reads and writes (base/checked.h). */
+/* Checks the memory ranges that a tile reads and writes (base/checked.h). */
 static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -27,7 +23,7 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed: rows of a column are side by side
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed a: the rows of a column are neighbours
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
         if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
@@ -37,7 +33,7 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
 #endif
 }
 
-/* Multiplies one tile. m is a constant at each call, so only m rows take registers. */
+/* Multiplies one tile. m is a constant at each call, so only m rows use registers. */
 OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
 void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
@@ -46,7 +42,7 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        __builtin_prefetch(c.p + i * c.ld, 1); // used after the loop
+        __builtin_prefetch(c.p + i * c.ld, 1); // c is read after the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -146,8 +142,8 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
 
-/* Widens 16 bf16 values. Calling osh_to_f32 for each 48 values would take 3 % of the whole
- * Hessian. */
+/* Widens 16 bf16 values. A call of osh_to_f32 for each 48 values would take 3 % of the time of a
+ * whole Hessian. */
 FMA static inline void tile_widen(__m256 *lo, __m256 *hi, const uint16_t *x)
 {
     __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);
@@ -185,7 +181,7 @@ bool osh_tile_used(void) { return false; }
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
 {
     (void)c, (void)a, (void)b, (void)s;
-    assert(false); // never where osh_tile_used is false
+    assert(false); // callers check osh_tile_used first
 }
 
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k)

@@ -1,5 +1,5 @@
-/* vec.h - eight f32 lanes in the compiler's vector extension. SSE2 and AVX2 share the source and
- * so give the same bytes.
+/* vec.h - functions on eight f32 lanes, in the compiler's vector extension. SSE2 and AVX2 share the
+ * source and so give the same bytes.
  *
  * There is no fused multiply-add: a function here is inlined into a baseline body and into one
  * compiled for AVX2, and both must round alike. Vectors are passed by pointer, since passing them
@@ -20,20 +20,21 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
-/* Returns the floats of one padded row of n for each thread. */
+/* Returns the number of floats that all threads need for one padded row of n each. */
 static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
 OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
 
-/* to = mask ? a : b, lane by lane; a comparison gives the mask (all ones or all zeros). */
+/* to = mask ? a : b, lane by lane. The mask is the result of a comparison: all ones or all
+ * zeros. */
 OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
 {
     *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
 }
 
-OSH_VEC_FN float v8_sum(const osh_v8f *x) // fixed order
+OSH_VEC_FN float v8_sum(const osh_v8f *x) // adds in a fixed order
 {
     float s = 0;
     for (int i = 0; i < OSH_LANES; i++) s += (*x)[i];
@@ -48,7 +49,7 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
     return m;
 }
 
-/* Rounds x to the nearest whole number, ties to even; |x| < 2^22. Adding 1.5 * 2^23 leaves no
+/* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding 1.5 * 2^23 removes the
  * fraction bits. */
 OSH_VEC_FN void v8_nearest(osh_v8f *x)
 {
@@ -57,8 +58,8 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x for x <= 88.37, relative error under 2e-7; 0 below -87.33; NaN stays NaN. Cephes'
- * reduction and polynomial: x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
+/* x = e^x for x <= 88.37, with a relative error under 2e-7; 0 for x below -87.33; NaN stays NaN.
+ * Cephes' reduction and polynomial: x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
     osh_v8f lo, n, p, r;
@@ -76,15 +77,17 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * r) * r + r + 1.0f;
-    /* n + 2^23 * 1.5 holds n in its low bits. Biased and moved into the exponent, n becomes 2^n. */
+    /* The low bits of n + 1.5 * 2^23 are n. With the bias added, shifted into the exponent, they
+     * become 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // wraps in lanes below
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // overflows in lanes below, which are not
+                                                         // used
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
 
-/* x = e^x for any x; e^88.37 for greater x. */
+/* x = e^x for any x. x above 88.37 gives e^88.37. */
 OSH_VEC_FN void v8_exp(osh_v8f *x)
 {
     osh_v8f hi;
@@ -96,7 +99,7 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     v8_exp_below(x);
 }
 
-/* x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1 the absolute error is under
+/* x = ln x for x >= 2^-126, with a relative error under 3e-7; near 1 the absolute error is under
  * 1e-7. x = 2^n (1 + r) with 1 + r between sqrt 1/2 and sqrt 2; Cephes' polynomial. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
@@ -104,7 +107,7 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
                                  -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                  2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
     osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23),
-            rest = bits - (e << 23); // 0x3f3504f3: sqrt 1/2
+            rest = bits - (e << 23); // 0x3f3504f3 is sqrt 1/2
     osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
     v8_set(&p, part[0]);
     for (int i = 1; i < 9; i++) p = p * r + part[i];
@@ -113,8 +116,8 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
     *x = r + p + n * 0.693359375f;
 }
 
-/* x = tanh x, relative error under 3e-7. Near 0 it is Cephes' polynomial x + x^3 P(x^2), else
- * 1 - 2 / (e^2|x| + 1). */
+/* x = tanh x, with a relative error under 3e-7. Near 0 it is Cephes' polynomial x + x^3 P(x^2),
+ * elsewhere 1 - 2 / (e^2|x| + 1). */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;
@@ -136,9 +139,9 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
     *x = (osh_v8f)((osh_v8u)p | sign);
 }
 
-/* Sine and cosine of x, |x| < 5e8, relative error under 3e-16: x = n pi/2 + r, |r| <= pi/4, then
- * the Taylor series up to r^17 and r^16. pi/2 is split into five parts of 24 bits, so that their
- * products with n are exact. */
+/* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. x = n pi/2 +
+ * r, |r| <= pi/4, then the Taylor series up to r^17 and r^16. pi/2 is split into five parts of 24
+ * bits, so that their products with n are exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
     static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
@@ -149,7 +152,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of the sum hold n
+    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of the sum are n
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
 
@@ -161,7 +164,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     for (int i = 2; i < 7; i++) c = c * z + cc[i];
     s = r + r * (z * s);
     c = (1.0 - 0.5 * z) + z * z * c;
-    /* Quadrants 2 and 3 negate the sine, 1 and 2 the cosine. */
+    /* The sine changes its sign in quadrants 2 and 3, the cosine in 1 and 2. */
     osh_v4l us = (osh_v4l)s, uc = (osh_v4l)c, low = q & 2, high = (q + 1) & 2;
     *sine = (osh_v4d)(((swap & uc) | (~swap & us)) ^ (low << 62));
     *cosine = (osh_v4d)(((swap & us) | (~swap & uc)) ^ (high << 62));
@@ -175,12 +178,12 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
     v8_select(x, &nan, x, &r);
 }
 
-/* Rounds x to f16, which keeps 11 significant bits, and multiples of 2^-24 below 2^-14. There,
- * adding 0.5 leaves exactly those multiples. */
+/* Rounds x to f16: 11 significant bits, or multiples of 2^-24 for values below 2^-14. Adding 0.5 to
+ * such a value rounds it to these multiples. */
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and above
+    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and above become infinite
     osh_v8f r = (osh_v8f)((a + 0xfffu + ((a >> 13) & 1)) & 0xffffe000u), half, s;
     osh_v8i tiny = (osh_v8i)(a < 0x38800000u), big = (osh_v8i)(a >= 0x477ff000u), nan = *x != *x;
 

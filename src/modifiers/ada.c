@@ -3,9 +3,9 @@
  * of LLM Compressor.
  *
  * Learning by Linear needs H = X^T X, GPTQ's statistic, and with target 'original' also (X0 - X)^T
- * X. The loss over all inputs follows from these, so no input is kept, a step sees all samples, and
- * nothing is drawn. Scales and zero points are those of rounding to nearest, except the scales that
- * AdaQuant learns. */
+ * X. The loss over all inputs is computed from these. So no input is stored, a step uses all
+ * samples, and there are no random numbers. Scales and zero points are those of rounding to
+ * nearest, except the scales that AdaQuant learns. */
 #include "modifiers/modifier.h"
 #include "solver/ada.h"
 #include "math/grid.h"
@@ -15,16 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct ada { // arguments
+typedef struct ada { // arguments of the modifier
     double learning_rate, scale_learning_rate, reg_param, warm_start, drop_ratio;
     int64_t num_iterations, num_batches, log_period;
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    double beta[2];      // this and the next are read by ada_key(), not by the table
+    double beta[2];      // ada_key(), not the table, reads this and the next
     // lr_adjust: rate [1] if the error of the first step exceeds [0]; [1] 0: off
     double adjust[2];
-    bool minmax;         // AutoRound: ranges of groups learn, too
+    bool minmax;         // AutoRound: ranges of groups learn too
     char *unit;          // own: the unit that learns together
     osh_block_rule block;
 } ada;
@@ -172,7 +172,7 @@ static osh_ada_kind ada_kind_of(const osh_modifier *m)
 
 /* ---- keys ---- */
 
-/* Keys of Quark that are refused, and why. */
+/* Keys of Quark that are refused, and the reasons. */
 static const char *const refused[][2] = {
     {"data_size", "a step takes all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step takes all samples at once: want it left out"},
@@ -275,7 +275,7 @@ static bool targets_original(const ada *a, bool block)
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
-/* Returns the steps of early_stop's window; 0: it does not stop early. */
+/* Returns the steps of early_stop's window, or 0 if learning never stops early. */
 static int64_t window_of(const ada *a)
 {
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
@@ -335,7 +335,7 @@ done:
     return rc;
 }
 
-/* True if ranges of groups learn: each scale must belong to one row. */
+/* True if the ranges of groups are learned. This needs scales that belong to one row each. */
 static bool learns_range(const osh_modifier *m, const osh_q_args *q)
 {
     return is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&
@@ -426,7 +426,7 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* Sets the rate of lr_adjust if the mean squared error of an output that is rounded to nearest is
+/* Uses the rate of lr_adjust if the mean squared error of an output that is rounded to nearest is
  * large enough. */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
@@ -450,7 +450,7 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 }
 
 /* Sets the losses of the report. If the inputs of the original model differ, the loss is relative
- * to that of the unrounded weight. It may be negative, and is no share of a total. */
+ * to that of the unrounded weight. It may be negative, and it is not a part of a total. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =
@@ -466,8 +466,8 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Makes the arguments from a job whose params and codes are those of rounding to nearest; own:
- * scale and zero. */
+/* Makes the arguments for a job whose params and codes are those of rounding to nearest. own:
+ * a->scale, a->zero. */
 static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
                            osh_ada_args *a)
 {
@@ -493,7 +493,7 @@ done:
     return rc;
 }
 
-/* Stores the learned scales and zero points in the job's params. */
+/* Copies the learned scales and zero points to the job's params. */
 static void args_take(const osh_ada_args *a, osh_linear_job *j)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -510,8 +510,8 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
                             const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
-    osh_ada_args a = {0}; // scale and zero: own
-    double *sums = NULL;  // own: [O] twice, then the curve
+    osh_ada_args a = {0}; // own: a.scale, a.zero
+    double *sums = NULL;  // own: two arrays [O], then the curve
     OSH_TRY(args_new(cx, m, j, &a));
     a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
     OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
@@ -531,7 +531,7 @@ done:
     return rc;
 }
 
-/* Makes params and codes of a job by rounding to nearest. */
+/* Makes params and codes of a job, rounded to nearest. */
 static osh_status round_to_nearest(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -609,7 +609,8 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     return peak;
 }
 
-/* A product with H for each step, and about 20 operations for each element, counted as 40. */
+/* Returns the operations: for each step a product with H, and about 20 operations for each element,
+ * counted as 40. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

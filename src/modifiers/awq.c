@@ -8,7 +8,7 @@
 
 typedef struct awq {
     int64_t n_grid;
-    char *duo;             // own: "true", "false", "both"
+    char *duo;             // own: "true", "false" or "both"
     osh_mapping *mappings; // own
     size_t n;
 } awq;
@@ -42,7 +42,7 @@ static osh_status awq_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
         OSH_TRY(osh_mappings_read(cx, &q->mappings, &q->n, v, what));
     } else if (!strcmp(key, "duo_scaling")) {
         OSH_TRY(duo_read(cx, q, v, what));
-    // for the inputs of parents, which are not kept here
+    // It is for the inputs of parents, which this program does not store.
     } else if (!strcmp(key, "offload_device")) {
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,

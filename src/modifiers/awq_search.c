@@ -1,4 +1,4 @@
-/* awq_search.c - AWQ's grid of factors, judged by statistics.
+/* awq_search.c - searches AWQ's factors on a grid; statistics give the loss of each point.
  *
  *   x[c] = mean |X[., c]|
  *   w[c] = mean over the Linears' rows of |W[., c]| / (largest |W| with the same scale)
@@ -8,11 +8,12 @@
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * Upstream runs the module around the Linears on all inputs for each point of the grid. For a
- * Linear alone (o_proj, down_proj) its loss is the same. For q, k, v and for gate and up it is that
- * of the output of attention or of the MLP; here it is that of each Linear's output.
+ * single Linear (o_proj, down_proj) its loss is the same. For q, k, v and for gate and up
+ * upstream's loss is that of the output of attention or of the MLP; here it is that of each
+ * Linear's output.
  *
- * Weights are read in bands of rows. One thread takes a band through the whole grid; the sums of
- * bands are added in their order. */
+ * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
+ * sums of bands are added in their order. */
 #include "base/elementary.h"
 #include "modifiers/awq.h"
 #include "math/blas.h"
@@ -26,7 +27,7 @@
 
 enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
 
-typedef struct band { int k; int64_t first, n; } band; // rows of the k-th Linear
+typedef struct band { int k; int64_t first, n; } band; // rows [first, first + n) of the k-th Linear
 
 typedef struct search {
     osh_search *j;
@@ -34,10 +35,11 @@ typedef struct search {
     int n_grid;
     osh_arithmetic arithmetic;
     band *bands;    // own
-    int64_t n_bands, n_rows, widest; // n_rows: of all quantized Linears; widest: rows of a band
-    double *sums;   // own: [bands, n] sums for w
-    float *most;    // own: [bands, n] largest |W| of each column; then [n] of all bands
-    double *mean;   // own: [n] w
+    int64_t n_bands, n_rows, widest; // n_rows: rows of all quantized Linears; widest: most rows of
+                                     // a band
+    double *sums;   // own: [bands, n] sums, for w
+    float *most;    // own: [bands, n] largest |W| of each column; later [n] of all bands
+    double *mean;   // own: [n] w of the formula
     float *s;       // own: [grid, n]
     float *global;  // own: [grid] global scales of strategy tensor_group
     double *loss;   // own: [bands, grid]
@@ -73,8 +75,8 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to sums |W| of rows F32 [n, I] over the largest |W| with the same scale, steps rounded as
- * torch's. */
+/* Adds to `sums` the sum over the rows of |W| / (largest |W| with the same scale). rows: F32 [n,
+ * I]. Each step is rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -194,7 +196,7 @@ static void band_room_deinit(osh_ctx *cx, room *r)
     osh_free(cx, r->product);
 }
 
-/* dw = Q(w s) / s - w, through stored and codes. */
+/* Computes dw = Q(w s) / s - w, using stored and codes. */
 static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *d, int point)
 {
     osh_status rc = OSH_OK;
@@ -204,7 +206,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    osh_q_observer_plain(&whole); // even if the scheme names another observer
+    osh_q_observer_plain(&whole); // also if the scheme names another observer
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);
@@ -214,7 +216,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    osh_from_f32(stored, b->dtype, r->dw, n); // rounded like the weight
+    osh_from_f32(stored, b->dtype, r->dw, n); // rounds to the dtype of the weight
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
 done:
@@ -261,7 +263,7 @@ done:
     return rc;
 }
 
-/* Chooses the point with the least loss; the first of equal ones wins. */
+/* Finds the point with the least loss. The first of equal ones wins. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -325,7 +327,7 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* weights as F32 at most, codes, dw and product; scales, ranges and zero points of groups of
-     * one row and column */
+    /* For a band: weights (at most F32), codes, dw and product; scales, ranges and zero points, at
+     * most one for each element. */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -1,9 +1,8 @@
 /* experts.c - REAPPruningModifier: Lasby et al., "REAP the Experts: Why Pruning Prevails for
  * One-Shot MoE Compression" (arXiv 2510.13999), as in llmcompressor/modifiers/pruning/reap. In each
- * layer int(sparsity E) of the E experts are left out: those with the least mean of g_j |f_j(x)|
- * over the tokens x that are routed to expert j, where g_j is its routing weight and f_j its
- * output. The means are measured (eval/experts.c). The result becomes a key of the recipe,
- * `retained`. */
+ * layer int(sparsity E) of the E experts are removed: those with the least mean of g_j |f_j(x)|
+ * over the tokens x that are routed to expert j; g_j is its routing weight, f_j its output. The
+ * means are measured (eval/experts.c). The result becomes a key of the recipe, `retained`. */
 #include "modifiers/experts.h"
 
 #include <string.h>
@@ -76,7 +75,7 @@ static osh_status reap_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                      v->line, v->column);
         OSH_NEW(cx, a->kept, v->n);
         for (; a->n_kept < v->n;) {
-            a->n_kept++; // the list may fail half read
+            a->n_kept++; // counted now, because reading the list may fail in between
             OSH_TRY(read_kept_experts(cx, &a->kept[a->n_kept - 1], v->keys[a->n_kept - 1],
                                       v->items[a->n_kept - 1], what));
         }

@@ -1,20 +1,21 @@
-/* experts.h - the arguments of REAPPruningModifier, which leaves out experts. src/rewrite/experts.c
+/* experts.h - the arguments of REAPPruningModifier, which removes experts. src/rewrite/experts.c
  * finds the experts in the model. */
 #ifndef OSH_MODIFIERS_EXPERTS_H
 #define OSH_MODIFIERS_EXPERTS_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_kept_experts { // the kept experts of one layer
-    char *layer; // own: "model.layers.0.mlp"
-    int *which;  // own [n]: in rising order
+typedef struct osh_kept_experts { // experts of one layer that stay
+    char *layer; // own: such as "model.layers.0.mlp"
+    int *which;  // own [n]: numbers of the experts in rising order
     int n;
 } osh_kept_experts;
 
-typedef struct osh_reap { // args of the modifier
+typedef struct osh_reap { // arguments of the modifier
     double sparsity;
-    char *report_path;      // own; NULL: none
-    osh_kept_experts *kept; // own [n_kept]: result of an earlier run; n_kept 0: it must be measured
+    char *report_path;      // own; NULL: no report
+    osh_kept_experts *kept; // own [n_kept]: result of an earlier run; n_kept 0: not measured yet
     size_t n_kept;
 } osh_reap;
-const osh_reap *osh_reap_of(const osh_modifier *m); // view; NULL: it is another modifier
+const osh_reap *osh_reap_of(const osh_modifier *m); // view; NULL: the modifier is not a
+                                                    // REAPPruningModifier
 #endif

@@ -10,12 +10,13 @@
  *   - column loop with U (solver/gptq_solve.h)
  *
  * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears with
- * one input share H, its ordering and U. If H cannot be factored, the damping grows tenfold, three
- * times (from 0: to 0.01, 0.1 and 1), then the weight is rounded to nearest; the job says so.
+ * one input share H, its ordering and U. If H cannot be factored, it is tried with ten times the
+ * damping, up to three times (from 0: with 0.01, 0.1 and 1). Then the weight is rounded to nearest,
+ * and the job has a message about it.
  *
  * Keys of our own, off by default: scale_search and refine (gptq_scales.h, gptq_refine.h), and
  * target 'original', which solves for W + W S and takes its scales (target.h): errors are then
- * measured against W, the objective against W + W S. */
+ * relative to W, the objective to W + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/cuda/solver.h"
@@ -62,7 +63,7 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     if (!*known) goto done;
     const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
                             ? v->items[0]
-                            : v; // an enum as Python's yaml writes it
+                            : v; // the value of an enum as Python's yaml writes it
     if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
@@ -75,9 +76,9 @@ done:
     return rc;
 }
 
-/* base.py resolve_actorder: the default gives way to the scheme's value. An explicit value fills a
- * scheme that has none, or must be the same. Static and weight are the same, and are written as the
- * modifier has them. */
+/* Does the same as resolve_actorder of base.py: if the key is not given, the scheme's value is
+ * used. A given value sets that of a scheme without one, and else must be equal to it. "static"
+ * means the same as "weight"; the result has the spelling of the modifier. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -189,7 +190,7 @@ static osh_status solve_prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, c
         .dq_dtype = osh_gptq_dq_dtype(j),
         .loss = s->loss,
         .keep_zeros = j->pruned,
-        // else osh_job_finish writes w
+        // NULL: osh_job_finish writes w.
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL,
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,
@@ -205,12 +206,12 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // rows whose loss with rounding to nearest is known
+    double judged = 0; // sum over the rows whose loss with rounding to nearest is known
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    // the other rows gain as much
+    // The other rows are assumed to gain as much.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -229,7 +230,7 @@ done:
     return rc;
 }
 
-/* Rounds to nearest if there is no factor, with dead columns set to 0, as the reference does with
+/* Rounds to nearest, with dead columns set to 0, if there is no factor, as the reference does with
  * Hinv = I. The code of a zero is the zero point. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
@@ -252,7 +253,7 @@ done:
 }
 
 /* Computes the loss of rounding to nearest with H, in the rows of osh_gptq_judges. solve_conclude
- * extends it to all rows. */
+ * estimates that of all rows from it. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -277,7 +278,7 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     const gptq *g = m->args;
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
-    if (rc == OSH_E_NUMERIC) { // the target exceeds f32
+    if (rc == OSH_E_NUMERIC) { // a value of the target exceeds the range of f32
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_target_free(cx, j);
@@ -308,7 +309,7 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // the jobs of a call with one ordering
+typedef struct ordered_jobs { // jobs of a call that have the same ordering
     const osh_modifier *m;
     const factor *f;
     osh_linear_job *jobs;
@@ -373,12 +374,12 @@ done:
     return rc;
 }
 
-typedef struct collected { // the statistics of n_samples samples
-    osh_tensor *h, *shift; // views: H, and D or NULL
+typedef struct collected { // statistics of n_samples samples
+    osh_tensor *h, *shift; // views: shift is D, or NULL
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs of one ordering. The tensors of s are destroyed. */
+/* Solves the jobs of one ordering. The tensors of s are overwritten. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {
@@ -419,7 +420,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: if both orderings need them
+    osh_tensor *copy[2] = {NULL}; // own: copies if both orderings need the tensors
     int count[2];
     for (int k = 0; k < n; k++)
         jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};

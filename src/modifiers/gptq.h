@@ -1,4 +1,4 @@
-/* gptq.h - the parts of GPTQModifier, which has several files. */
+/* gptq.h - the parts of GPTQModifier, which its files share. */
 #ifndef OSH_MODIFIERS_GPTQ_H
 #define OSH_MODIFIERS_GPTQ_H
 #include "modifiers/modifier.h"
@@ -14,42 +14,42 @@ typedef struct osh_gptq { // arguments of the modifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    // osh_actorder_arg; this and the next three are read by key(), not by the table
+    // osh_actorder_arg; key(), not the table, reads this and the next three
     int64_t actorder;
-    int64_t scale_search; // osh_scale_search
+    int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
     int n_refine;
     osh_tune_rule tune;
 } osh_gptq;
 
 enum { OSH_GPTQ_STEPS = 4 };
-typedef struct osh_gptq_ladder { // the dampings that are tried; gptq_ladder.c
+typedef struct osh_gptq_ladder { // the dampings that are tried (gptq_ladder.c)
     // damping / mean diagonal, divided by dampening_frac if that is above 0
     double share[OSH_GPTQ_STEPS];
-    const char *says[OSH_GPTQ_STEPS]; // message for a module that took this step
+    const char *says[OSH_GPTQ_STEPS]; // message for a module that needed this step
     const char *gave_up;
 } osh_gptq_ladder;
-typedef struct osh_gptq_factor { // the factor of one input and one ordering
+typedef struct osh_gptq_factor { // factor of one input and one ordering
     int64_t I;
-    int32_t *perm; // own: solving order -> column
-    bool *dead;    // own: by column
-    float *diag;   // own: diagonal of H in solving order, with dead columns set, not damped
+    int32_t *perm; // own: column at each position of the solving order
+    bool *dead;    // own: by column: true if dead
+    float *diag;   // own: diagonal of H in solving order, with dead columns set, without damping
     osh_device *device; // view: device of H; NULL: host memory
-    const float *u; // view: [I, I] in place of H; NULL: H could not be factored
+    const float *u; // view: [I, I], stored over H; NULL: H could not be factored
     const osh_tensor *shift; // view: S of target.h; NULL: the target is the weight
     // own: [I, I] damped H in file order; NULL: no step after the column loop needs it
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 by column; NULL: the search for scales does not need it
     const osh_gptq_ladder *ladder;
-    double mean;   // mean of the diagonal, with dead columns set
-    int n_damped;  // step of the ladder, 0 for the first
-    bool overflow; // the diagonal, damped once, exceeds f32
+    double mean;   // mean of the diagonal with dead columns set
+    int n_damped;  // step of the ladder that succeeded; 0: the first
+    bool overflow; // the diagonal with the first damping exceeds f32
 } osh_gptq_factor;
 
-/* A column while columns are sorted. */
+/* A column and its diagonal element, for sorting. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
 typedef struct osh_gptq_job { // the solve of one weight
-    float *scale, *zero; // own, and the next two
+    float *scale, *zero; // own: scale and zero; the next two members are own too
     int32_t *col_scale;
     double *loss;
     double squares[2];
@@ -58,19 +58,20 @@ typedef struct osh_gptq_job { // the solve of one weight
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a row
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f from diag [I] of H by column. f->I is set before.
- * dead: the value that the diagonal of a dead column gets. */
+/* Sets perm, dead, diag, mean and ladder of f from diag [I], the diagonal of H by column. f->I must
+ * be set. The diagonal of dead columns becomes the argument `dead`. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* damped [I] = f->diag + the damping of step n_damped. Returns false if one exceeds f32, because a
- * factorization would make zeros of it. */
+/* Sets damped [I] to f->diag + the damping of step n_damped. Returns false if a value exceeds f32,
+ * because the factorization would turn it into zeros. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
-/* Makes all of f, in place of h. */
+/* Computes all members of f, overwriting h. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
 /* Returns the cost [I] of a squared error in each column when GPTQ solves a weight with Hessian h,
- * which is destroyed. cost holds the diagonal of h before, and keeps it if h cannot be factored. */
+ * which is overwritten. On entry `cost` has the diagonal of h, which stays if h cannot be factored.
+ * */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -78,38 +79,40 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- the order and the calls in which jobs of one input are solved ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
-bool osh_gptq_is_ordered(const osh_linear_job *j); // columns are sorted by falling diagonal of H
-/* True if a device can solve both in one call. */
+bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the columns are sorted by falling
+                                                   // diagonal of H
+/* True if a device can solve both jobs in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 /* True if no earlier job is solved together with jobs[k]. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
-/* Returns the end of the call that begins with jobs[from] and solves the jobs that go with
- * jobs[lead]. */
+/* Returns the end of the call that begins with jobs[from] and solves the jobs that belong together
+ * with jobs[lead]. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-typedef struct osh_gptq_piece { // the jobs of jobs[from, end) that are solved with jobs[lead]
+typedef struct osh_gptq_piece { // jobs of [from, end) that are solved together with
+                                // jobs[lead]
     int lead, from, end;
 } osh_gptq_piece;
-typedef struct osh_gptq_part { // a job of a call on a device
+typedef struct osh_gptq_part { // a job in a call on a device
     const osh_gptq_factor *f;  // view
     osh_linear_job *j;         // view
 } osh_gptq_part;
-/* Solves jobs in one call of osh_gptq_solve_cuda. They are done when it returns. */
+/* Solves jobs in one call of osh_gptq_solve_cuda. They are complete when it returns. */
 osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
                                 int n);
-/* Counts the jobs without (count[0]) and with (count[1]) an ordering. */
+/* Counts the jobs without an ordering (count[0]) and with one (count[1]). */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
-/* gptq_needs.c: `needs` and `needs_groups` of the modifier (modifier.h). */
+/* gptq_needs.c: the functions `needs` and `needs_groups` of the modifier (modifier.h). */
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                       size_t *device);
 size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                              size_t *device);
 
-/* gptq_groups.c: `gathers` and `compress_groups` of the modifier. */
+/* gptq_groups.c: the functions `gathers` and `compress_groups` of the modifier. */
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-typedef struct osh_gptq_gathered { // groups while their Hessians are factored
+typedef struct osh_gptq_gathered { // groups whose Hessians are being factored
     const osh_job_group *groups;   // view [n]
     const osh_modifier *m;         // view
     int n;
@@ -117,7 +120,7 @@ typedef struct osh_gptq_gathered { // groups while their Hessians are factored
     osh_gptq_factor *f;            // own [n]
     // own [n, I]: diagonal of each Hessian by column; then of the current ones, damped
     float *diag;
-    int32_t *perm;                 // own [n, I]: orderings of the current ones
+    int32_t *perm;                 // own [n, I]: orderings of the current groups
     float **h;                     // own [n]: views: Hessians of the current ones
     // own [n]: group of each current one, and whether it has no factor
     int *which, *failed;
@@ -126,7 +129,7 @@ typedef struct osh_gptq_gathered { // groups while their Hessians are factored
 /* ---- gptq_quality.c: lower losses than GPTQ's in the same format ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
-/* Returns the dtype that the values of codes are rounded to: that of the scale, or of the quotient
+/* Returns the dtype to which the values of codes are rounded: that of the scale, or of the quotient
  * of scale and global scale. */
 osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j);
 /* Reads the keys scale_search, refine and tune. */
@@ -134,21 +137,21 @@ osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const
                                 bool *known, const char *what);
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
-/* Copies h to f->h, symmetric, with dead columns set. The diagonal is written when the damping is
- * known. */
+/* Copies h to f->h, makes it symmetric, and sets dead columns. The diagonal is written later, when
+ * the damping is known. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
 /* Replaces j->params by searched scales. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                   osh_linear_job *j);
-/* Runs the steps of refine on the result of the column loop: codes, params and losses of j, and
- * s->scale and zero. */
+/* Does the steps of refine on the result of the column loop: changes codes, params and losses of j,
+ * and scale and zero of s. */
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host scratch of one job. arena is not NULL for a job on a device; *arena gets the
- * bytes that it takes there. */
+/* Returns the host scratch of one job. If `arena` is not NULL, the job is on a device and *arena
+ * gets the bytes of its arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the host bytes of a factor in addition to GPTQ's; arena as above. */
+/* Returns the host bytes that a factor needs in addition to plain GPTQ. `arena` is as above. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

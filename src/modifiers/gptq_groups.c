@@ -55,7 +55,7 @@ static osh_status gathered_order_chunk(osh_ctx *cx, void *user, int64_t k, int w
                           x->m->args, 0.5f * (float)x->n_samples);
 }
 
-/* Sets f[k].u of all groups that have a factor. */
+/* Sets f[k].u of all groups whose Hessian can be factored. */
 static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
 {
     osh_status rc = OSH_OK;
@@ -80,7 +80,7 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
                                     int n, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    // own
+    // own.
     gathered x = {
         .groups = groups, .m = m, .n = n, .I = groups->h->shape[0], .n_samples = n_samples};
     osh_gptq_part *parts = NULL; // own

@@ -1,5 +1,5 @@
-/* gptq_needs.c - the bytes that a solve of GPTQModifier takes in host memory and in a device's
- * arena, as gptq.c runs it. */
+/* gptq_needs.c - computes the bytes that a solve of GPTQModifier needs in host memory and in a
+ * device's arena. gptq.c runs the solve. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
@@ -10,12 +10,12 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // bytes of a factor that stay
+static size_t needs_of_order(int64_t I) // bytes of a factor that stay in memory
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Bytes in addition while the factor is made. */
+/* Returns the bytes that are needed in addition while the factor is computed. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -29,11 +29,11 @@ static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
 {
     size_t column = osh_mem_gross((size_t)I * 4);
-    // damped, diagonal, cost
+    // The 3 columns are damped, diagonal and cost.
     return needs_of_order(I) + needs_larger(needs_of_factor(I, n_threads, false), 3 * column);
 }
 
-/* The weights of one call on a device. */
+/* Returns the weights of one call on a device. */
 static osh_gptq_group group_of_piece(const gptq *g, const osh_linear_job *jobs,
                                      const osh_gptq_piece *p)
 {
@@ -50,8 +50,8 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the bytes of the targets of a call; *scratch: the most that making one of them takes in
- * addition. */
+/* Returns the bytes of the targets of a call. *scratch: most bytes that are needed in addition to
+ * compute one of them. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
 {
@@ -65,7 +65,7 @@ static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const 
     return sum;
 }
 
-/* The weights of a call with one job. */
+/* Returns the weights of a call with one job. */
 static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
 {
     osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
@@ -73,7 +73,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Bytes of a device's arena with `room` bytes, if jobs are solved one by one. */
+/* Returns the bytes of a device's arena that are used if jobs are solved one by one and `room`
+ * bytes are free. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -90,7 +91,7 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Bytes of a device's arena with `room` bytes. */
+/* Returns the bytes of a device's arena that are used if `room` bytes are free. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -123,12 +124,13 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     return peak + copy;
 }
 
-/* Host bytes of a solve of one weight without its results. device: all jobs of its call hold them
- * at once. */
+/* Returns the host bytes of the solve of one weight without its results. If `device` is true, all
+ * jobs of a call have them at the same time. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // scales in f32 take half of it, with zero points all
+    size_t run = osh_job_params_bytes(j); // scales in f32 need half of it; with zero points all of
+                                          // it
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
@@ -140,7 +142,7 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     return run;
 }
 
-/* Bytes while its scales are found, before its codes are allocated. */
+/* Returns the bytes that are needed to find the scales of a job, before its codes are allocated. */
 static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
 {
     return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
@@ -153,8 +155,8 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Bytes of a call on a device (compress_together). kept: bytes of the results of earlier calls,
- * which grow. */
+/* Returns the bytes of a call on a device (compress_together). *kept: bytes of the results of
+ * earlier calls; grows. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -164,7 +166,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
-        // finding its scales comes before and takes as much
+        // The scales are found before the solve, which needs as much memory.
         run += needs_of_job(g, &jobs[k], n_threads, true);
         finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
         copy = needs_larger(copy, osh_job_search_bytes(&jobs[k]) +
@@ -177,7 +179,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* Bytes of a job on one thread: of its result, and in addition. */
+/* These return the bytes of a job on one thread: of its result, and in addition to it. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -186,13 +188,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result includes these
+    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result includes the
+                                                                    // scales
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Bytes of jobs that are solved on one thread each, with at most at_once begun: the maximum over
- * runs of adjacent jobs. kept: bytes of earlier results, and of data that stays. */
+/* Returns the bytes of jobs that are solved on one thread each, of which at most at_once have
+ * begun: the maximum over runs of adjacent jobs. kept: bytes of earlier results, and of data that
+ * stays. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -250,7 +254,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     return peak;
 }
 
-/* Bytes while groups are ordered and factored, some of which stay. */
+/* Returns the bytes that are needed while groups are ordered and factored, and that are needed
+ * after it. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);
@@ -287,7 +292,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_cuda_bytes(I, n);
-    for (int i = 1; i <= n; i++) { // if some are solved or have no factor, the tiles differ
+    for (int i = 1; i <= n; i++) { // fewer than n are left if some were solved alone or have no
+                                   // factor; the tiles then differ
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
         *device = needs_larger(*device, osh_gptq_solve_cuda_bytes(&all, room));

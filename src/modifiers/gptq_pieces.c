@@ -20,8 +20,8 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* The most rows of one call. They are enough for any GPU, and few enough that the results of a
- * layer's experts do not pile up. */
+/* Most rows of one call. These are enough for any GPU, and few enough that the results of a layer's
+ * experts do not need much memory. */
 enum { PIECE_ROWS = 32768 };
 
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)

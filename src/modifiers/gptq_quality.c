@@ -1,6 +1,6 @@
-/* gptq_quality.c - the keys of GPTQModifier that LLM Compressor does not have: a search for scales
- * before the column loop, and steps after it that lower the loss. The output has plain GPTQ's
- * format, and is read by the same kernels.
+/* gptq_quality.c - reads and runs the keys of GPTQModifier that LLM Compressor does not have: a
+ * search for scales before the column loop, and steps after it that lower the loss. The output has
+ * plain GPTQ's format, and is read by the same kernels.
  *
  *   scale_search: none                 scales of the whole range, as upstream
  *                 mse                  scales with the least error of the weights
@@ -184,14 +184,15 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
     OSH_TRY(
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // makes it symmetric
+    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // with NULL it only makes f->h
+                                                                   // symmetric
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:
     if (rc) osh_note(cx, "copying the Hessian for the steps behind the column loop");
     return rc;
 }
 
-/* Stores scale and zero, in f32, in params. */
+/* Copies scale and zero, which are f32, to the params. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -199,7 +200,7 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
-/* Returns the target of the solve, on its device. */
+/* Returns the target of the solve: on the device, if the solve is there. */
 static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
 {
     return f->device && !j->target ? j->device_w : osh_target_of(j);

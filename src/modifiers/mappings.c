@@ -42,7 +42,7 @@ done:
     return rc;
 }
 
-/* Splits a mapping into views *balance and *smooth; NULL: y is no mapping. */
+/* Splits a mapping into the views *balance and *smooth. They are NULL if y is no mapping. */
 static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
                              const osh_yaml *y, const char *what)
 {

@@ -1,4 +1,4 @@
-/* modifier.c - the table of modifiers, and the code that they share: matching, and the error of a
+/* modifier.c - the table of modifiers and code that they share: matching, and the error of a
  * quantized weight. */
 #include "modifiers/modifier.h"
 #include "quant/format.h"
@@ -96,7 +96,7 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
     j->codes = j->cache = j->bias = NULL, j->target = NULL;
 }
 
-enum { SMALL = 1 << 23 }; // weights of a small Linear, at most
+enum { SMALL = 1 << 23 }; // a Linear with at most this many weights is small
 
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n)
 {
@@ -130,8 +130,8 @@ enum { FINISH_ROWS = 32 };
 typedef struct finish {
     osh_linear_job *j;
     bool store;
-    uint8_t *decoded; // own: [threads, I] a row, dtype of w
-    double *sum;      // own, or the job's: [O, 2] |w - dq|^2, |w|^2
+    uint8_t *decoded; // own: [threads, I] a row in the dtype of w
+    double *sum;      // own, or view of the job's: [O, 2] |w - dq|^2 and |w|^2
 } finish;
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -206,7 +206,7 @@ size_t osh_job_scales_bytes(const osh_linear_job *j)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    // pruned and dense
+    // A pruned weight that stays dense.
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
     if (j->pack && packed > codes) codes = packed; // codes may be packed or not
@@ -215,7 +215,7 @@ size_t osh_job_result_bytes(const osh_linear_job *j)
 
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
-    // strategy tensor: a range per chunk of rows
+    // Strategy tensor: one range for each chunk of rows.
     size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0];
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }

@@ -3,14 +3,14 @@
  * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
  * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).
  *
- * solver/prune.h chooses the weights that become 0, and moves their error to later columns. A
- * weight that nothing quantizes is written dense, with its zeros. A quantizer that follows keeps
- * the zeros (pruned of osh_linear_job).
+ * solver/prune.h chooses the weights that become 0, and compensates their error in later columns. A
+ * weight that is not quantized is written dense, with its zeros. A quantizer that follows keeps the
+ * zeros (pruned of osh_linear_job).
  *
  * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac
- * mean(diag). If H cannot be factored, the identity is used, as upstream. A list gives a sparsity
- * for each module that the targets name. In one shot there is no schedule: MagnitudePruningModifier
- * prunes to final_sparsity at once. */
+ * mean(diag). If H cannot be factored, the identity is used, as in LLM Compressor. A list gives a
+ * sparsity for each module that the targets name. In one shot there is no schedule:
+ * MagnitudePruningModifier prunes to final_sparsity at once. */
 #include "modifiers/prune.h"
 #include "modifiers/recipe_quant.h"
 #include "solver/prune.h"
@@ -28,12 +28,13 @@ extern const osh_modifier_type osh_modifier_sparsegpt, osh_modifier_wanda, osh_m
 typedef struct prune {
     int64_t block_size;
     double dampening_frac;
-    bool keep;        // preserve_sparsity_mask
+    bool keep;        // preserve_sparsity_mask of the recipe
     double *sparsity; // own [n]
     size_t n;
-    int64_t of, each; // N:M of mask_structure: N of each M columns are 0; M 0: any columns
-    osh_strs targets; // own: until there is a scheme
-    bool aimed;       // targets are given
+    int64_t of, each; // N:M of mask_structure: `of` of each `each` columns are 0; each 0: any
+                      // columns
+    osh_strs targets; // own: targets, until there is a scheme
+    bool aimed;       // the recipe has targets
     osh_owl owl;
 } prune;
 
@@ -152,7 +153,7 @@ done:
     return rc;
 }
 
-/* Reads a key of OWL; *known false: it is another key. */
+/* Reads a key of OWL. *known is false if it is another key. */
 static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known,
                           const char *what)
 {
@@ -180,7 +181,7 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0, NAN: absent
+    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0 and NAN: the key is absent
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
@@ -202,7 +203,7 @@ done:
     return rc;
 }
 
-/* Accepts the keys of a schedule, which have no effect with one step. */
+/* Accepts the keys of a schedule. With one step they have no effect. */
 static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known,
                                const char *what)
 {
@@ -254,7 +255,7 @@ done:
     return rc;
 }
 
-/* Checks the keys and makes the scheme. "__ALL__" is upstream's word for every layer. */
+/* Checks the keys and makes the scheme. "__ALL__" is LLM Compressor's word for every layer. */
 static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -340,7 +341,8 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
                                                : 0;
 }
 
-/* Factors H in place. dead [I]: columns that no token reached. *u NULL: it has no factor. */
+/* Factors H in place. dead [I]: true for columns that no token has reached. *u is NULL if H cannot
+ * be factored. */
 static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
                                osh_tensor *h, int64_t n_samples)
 {
@@ -352,7 +354,8 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // 1 of H / n_samples, halved
+        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // half of n_samples: the diagonal 1
+                                                               // of H / n_samples, halved
         mean += d[i * (I + 1)];
     }
     float damp = (float)(p->dampening_frac * mean / (double)I);
@@ -411,7 +414,7 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     const prune *p = m->args;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    const float epsilon = 1e-8f; // 10e-9 upstream
+    const float epsilon = 1e-8f; // 10e-9 in LLM Compressor
     j->objective = -1;
     if (prune_kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
     if (prune_kind_of(m) == PRUNE_WANDA) {
@@ -424,7 +427,7 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     return OSH_OK;
 }
 
-/* Writes w in the weight's dtype to the codes, and measures the change. */
+/* Writes w as codes in the weight's dtype, and computes the change of the weight. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
@@ -450,7 +453,7 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
                                  osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    const float *u = NULL; // view of h
+    const float *u = NULL; // view: memory of h
     bool *dead = NULL;     // own: [I]
     float *w = NULL;       // own: [O, I]
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
@@ -482,7 +485,8 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // the factor, and the flags of dead columns
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // scratch of the factor, and flags of dead
+                                                    // columns
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }
@@ -495,7 +499,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // the scratch is freed before the result is allocated
+        // The scratch is freed before the result is allocated.
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

@@ -1,27 +1,27 @@
-/* prune.h - modifiers that set weights to 0. A quantizer may follow them. */
+/* prune.h - the arguments of modifiers that set weights to 0. A quantizer may follow them. */
 #ifndef OSH_PRUNE_MODIFIER_H
 #define OSH_PRUNE_MODIFIER_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_prune_rule { // a property of every pruned weight
-    double sparsity; // at least this share of it is 0
+typedef struct osh_prune_rule { // a property that every pruned weight has
+    double sparsity; // at least this fraction of it is 0
     int64_t n, m;    // n of each m columns are 0; m 0: any columns
-    bool exact;      // values that are not 0 did not change
+    bool exact;      // weights that are not 0 did not change
 } osh_prune_rule;
-typedef struct osh_layer_share { // sparsity of a layer, by OWL
-    char *layer;     // own: "model.layers.0"
+typedef struct osh_layer_share { // sparsity of a layer according to OWL
+    char *layer;     // own: such as "model.layers.0"
     double sparsity;
 } osh_layer_share;
-/* sparsity_profile owl: a sparsity per decoder layer, from its outliers (eval/owl.h) */
+/* For sparsity_profile owl: a sparsity for each decoder layer, from its outliers (eval/owl.h). */
 typedef struct osh_owl {
-    double m, lmbda, sparsity; // NAN: absent; sparsity: mean over all layers
+    double m, lmbda, sparsity; // NAN: not given; sparsity: mean over all layers
     // own [n_shares]: result of an earlier run; n_shares 0: must be measured
     osh_layer_share *shares;
     size_t n_shares;
     bool asked;
 } osh_owl;
-const osh_owl *osh_owl_of(const osh_modifier *m); // view; NULL: it has no such profile
-/* sparsity: that of the Linear */
+const osh_owl *osh_owl_of(const osh_modifier *m); // view; NULL: the modifier has no such profile
+/* `sparsity` is that of the Linear. */
 osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity);
 
 /* Returns the sparsity of the k-th of n modules that the targets name. Fails if a list has another

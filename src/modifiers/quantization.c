@@ -1,8 +1,9 @@
-/* quantization.c - QuantizationModifier: rounds to nearest (RTN), as
- * llmcompressor/modifiers/quantization/quantization/base.py does: scales come from the whole weight
- * (memoryless min/max, if a minmax observer is named), and codes are rounded when the checkpoint is
- * written. Later layers see the unrounded weights, so a rounding error is never propagated. Data is
- * needed only by observers: of static input activations, and imatrix_mse. */
+/* quantization.c - QuantizationModifier: rounds to nearest (RTN) as
+ * llmcompressor/modifiers/quantization/quantization/base.py does: scales are computed from the
+ * whole weight (memoryless min/max, also if a minmax observer is named), and codes when the
+ * checkpoint is written. Later layers get inputs from unrounded weights, so a rounding error is
+ * never propagated. Data is needed only by observers: of static input activations, and imatrix_mse.
+ * */
 #include "modifiers/modifier.h"
 
 static unsigned nearest_wants(const osh_modifier *m, const osh_q_scheme *s)
@@ -45,7 +46,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
                codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
         size_t scales = result - (jobs[k].room ? 0 : codes),
                round = result + osh_job_finish_bytes(&jobs[k], n_threads);
-        if (scales + params > round) round = scales + params; // before the codes are allocated
+        if (scales + params > round) round = scales + params; // these are needed before the codes
+                                                              // are allocated
         if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;
     }

@@ -1,6 +1,6 @@
 /* recipe.c - reads stages, modifier lists and their keys (llmcompressor/recipe/recipe.py):
- * top-level keys end in _stage, inner ones in _modifiers, file order is kept. Other keys and an
- * empty recipe, which upstream ignores, are errors here. */
+ * top-level keys end in _stage, inner ones in _modifiers, the order of the file is kept. Other keys
+ * and an empty recipe, which LLM Compressor ignores, are errors here. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
-/* Keys that have no effect any more, or none in one process. They are accepted with a note. */
+/* Keys that no longer have an effect, or have none in one process. They are accepted and logged. */
 static const char *const without_effect[] = {
     "batched_quantization",
     "requires_calibration_data",
@@ -96,7 +96,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool own = !osh_modifier_quantizes(m); // it has none of the shared keys
+    bool own = !osh_modifier_quantizes(m); // true: it has none of the keys that quantizers share
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
         osh_near_see(&near, shared[i]);
@@ -119,7 +119,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Returns the quality that the modifier's key names, else the recipe's default; NULL: neither. */
+/* Finds the quality that the key `quality` of the modifier names, or else the recipe's default.
+ * *out NULL: neither. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {
@@ -153,8 +154,8 @@ done:
     return rc;
 }
 
-/* Turns a modifier without learning steps into QuantizationModifier. Its keys are read already, its
- * schemes stay. */
+/* Turns a modifier that has no learning steps into a QuantizationModifier. Its keys were already
+ * read; its schemes stay. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -275,7 +276,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
     bool does = false;
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
-        osh_modifier *earlier = NULL; // a quantizer
+        osh_modifier *earlier = NULL; // view: an earlier quantizer
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
             if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
@@ -296,7 +297,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
-            // the plan does not know which weights that changes
+            // The plan could not tell which weights it changes.
             if (before && !(earlier && osh_modifier_is_transform(m)))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,
@@ -313,7 +314,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        does |= !osh_modifier_is_transform(m); // a rotation alone writes a dense model
+        does |= !osh_modifier_is_transform(m); // a rotation alone also writes a dense model
     }
     if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -352,7 +353,7 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        if (osh_ends_with(key, strlen(key), "_modifiers")) { // the stage level is left out
+        if (osh_ends_with(key, strlen(key), "_modifiers")) { // a recipe without stages
             OSH_TRY(recipe_append(cx, r, stage, what));
             continue;
         }

@@ -4,13 +4,13 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Patterns in lower case; * is any text, at one end or at both. */
+/* Patterns in lower case. A * at one end, or one at each end, stands for any text. */
 static const char *const reserved[] = {
     "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
     "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
     "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*"};
 
-static bool has_text(const char *s, const char *text, size_t n) // s is in lower case
+static bool has_text(const char *s, const char *text, size_t n) // s is compared in lower case
 {
     for (; *s; s++)
         if (!strncmp(s, text, n)) return true;
@@ -29,7 +29,7 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-static bool is_reserved(const char *name) // file systems may ignore case
+static bool is_reserved(const char *name) // in lower case, because file systems may ignore case
 {
     char low[256];
     size_t n = 0;

@@ -1,12 +1,12 @@
-/* recipe_flags.c - makes a recipe of one modifier from command line flags. The output keeps its
- * text. So a preset that flags change is written as a config group, which LLM Compressor reads,
- * too. */
+/* recipe_flags.c - makes a recipe with one modifier from command line flags. The recipe is copied
+ * to the output. So a preset that flags change is written as a config group, which LLM Compressor
+ * can read too. */
 #include <string.h>
 
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* Writes `indent` spaces, the key and its list, with `more` at the end unless it is NULL. */
+/* Writes `indent` spaces, the key and its list. If `more` is not NULL, it is the last item. */
 static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s,
                            const char *more)
 {
@@ -35,8 +35,8 @@ done:
     return rc;
 }
 
-/* Sets *spared if the head must be ignored: a target that is only the class Linear means the
- * Linears of the blocks, so the head is quantized only if a target has its name. */
+/* Sets *spared to true if the head must be ignored. A target that is only the class Linear means
+ * the Linears of the blocks, so the head is quantized only if a target has its name. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,7 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    if (in->present) // inputs of presets with integer weights are dynamic per token
+    if (in->present) // in presets with integer weights, inputs are dynamic per token
         OSH_TRY(osh_buf_printf(
             cx, b,
             "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "

@@ -17,8 +17,8 @@ static const char *yaml_kind_name(const osh_yaml *y)
     return names[y->kind];
 }
 
-/* Returns the value of an enum as Python's yaml writes it (!!python/object/apply:... [value]), or y
- * itself. */
+/* Returns the value of an enum that Python's yaml has written as !!python/object/apply:... [value].
+ * Returns any other y itself. */
 static const osh_yaml *yaml_plain(const osh_yaml *y)
 {
     return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
@@ -60,8 +60,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
     return OSH_OK;
 }
 
-/* Finds the text in a list (NULL-terminated), without case. Fails if it is not there; the error
- * shows the list. */
+/* Finds the text in a NULL-terminated list, ignoring case. Fails if the list does not have it; the
+ * error shows the list. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {
@@ -77,7 +77,7 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return yaml_bad(cx, y, what, key, want);
 }
 
-/* Names are compared without case, as in the reference's registry. */
+/* Upper and lower case of names are equal, as in the reference's registry. */
 static osh_status recipe_set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key,
                                       const char *what)
 {
@@ -117,12 +117,12 @@ done:
     return rc;
 }
 
-/* Returns the text form that osh_q_args_set reads; NULL: null. */
+/* Returns the text that osh_q_args_set reads, or NULL for null. */
 static const char *yaml_text_of(const osh_yaml *y, char *buf, size_t cap)
 {
     if (y->kind == OSH_Y_NULL) return NULL;
     if (y->kind == OSH_Y_BOOL) return y->b ? "true" : "false";
-    if (y->kind == OSH_Y_INT) // 0x10 and 1_000 too
+    if (y->kind == OSH_Y_INT) // also for 0x10 and 1_000
         snprintf(buf, cap, "%lld", (long long)y->i);
     else if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT &&
              y->items[1]->kind == OSH_Y_INT)
@@ -162,7 +162,7 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
     osh_status rc = OSH_OK;
     if (!(s->group_name = osh_strdup(cx, name->text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
-    if (y->kind == OSH_Y_SEQ) { // PRESET: [targets]
+    if (y->kind == OSH_Y_SEQ) { // the form PRESET: [targets]
         OSH_TRY(osh_q_preset(cx, s, name->text));
         OSH_TRY(osh_recipe_strs(cx, &s->targets, y, "targets", what));
         goto done;
@@ -283,7 +283,7 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
         if (map->keys[i]->kind != OSH_Y_STR)
             OSH_TRY(yaml_bad(cx, map->keys[i], what, "group", "a name"));
         OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
-        if (q->scheme) { // group_0, group_1 ... in order
+        if (q->scheme) { // the groups become group_0, group_1 ... in order
             osh_free(cx, m->schemes[i].group_name);
             if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i)))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
@@ -300,7 +300,7 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    bool named = false; // if false, config.json has null, as upstream; the observer is minmax
+    bool named = false; // false: config.json has null, as in LLM Compressor; the observer is minmax
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
                  y->items[i]->kind == OSH_Y_STR;
@@ -327,12 +327,12 @@ done:
     return rc;
 }
 
-/* Reads a candidate that is a preset, with the modifier's observers. */
+/* Reads a candidate that is a preset. It gets the modifier's observers. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // strings are views
+    osh_q_scheme s = {0}; // its strings are views
     rc = osh_q_preset(cx, &s, y->text);
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;
@@ -421,14 +421,14 @@ done:
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
-    const char **all = NULL; // own; items are views
+    const char **all = NULL; // own; the items are views
     size_t n = 0, k = 0;
     for (size_t i = 0; i < m->n_schemes; i++) n += m->schemes[i].targets.n;
     OSH_NEW(cx, all, n);
     OSH_NEW(cx, m->target_scheme, n);
     for (size_t i = 0; i < m->n_schemes; i++)
         for (size_t t = 0; t < m->schemes[i].targets.n; t++) {
-            size_t at = k; // if a target is given twice, the later group wins, as in a Python dict
+            size_t at = k; // a target that occurs twice gets the later group, as in a Python dict
             for (size_t p = 0; p < k; p++)
                 if (!strcmp(all[p], m->schemes[i].targets.items[t])) at = p;
             all[at] = m->schemes[i].targets.items[t];

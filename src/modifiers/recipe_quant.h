@@ -1,12 +1,12 @@
 /* recipe_quant.h - the quantization keys that QuantizationModifier and GPTQModifier share
- * (llmcompressor modifiers/quantization/quantization/mixin.py). Private to this directory. */
+ * (llmcompressor modifiers/quantization/quantization/mixin.py). Only for this directory. */
 #ifndef OSH_RECIPE_QUANT_H
 #define OSH_RECIPE_QUANT_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_recipe_quant { // the keys that were read so far; views of the YAML tree
+typedef struct osh_recipe_quant { // views of the YAML tree: the keys that were read so far
     const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
-    char observers[3][32]; // weight_observer, input_observer, output_observer; "": absent
+    char observers[3][32]; // weight_observer, input_observer, output_observer; "": not given
 } osh_recipe_quant;
 
 osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
@@ -14,8 +14,8 @@ osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *ke
 /* Builds and checks the schemes, ignore list and observers of m. */
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q,
                                   const char *what);
-/* Compiles targets and ignore. The schemes must be final. */
+/* Compiles the patterns of targets and ignore. The schemes must not change after it. */
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m);
 osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key,
-                           const char *what); // Reads a string or a list of strings.
+                           const char *what); // reads a string or a list of strings
 #endif

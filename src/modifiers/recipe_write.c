@@ -1,5 +1,5 @@
 /* recipe_write.c - writes the text of a recipe again with other groups. Stages, modifiers, other
- * keys and their order stay. Comments are lost. */
+ * keys and their order are kept. Comments are lost. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -10,12 +10,12 @@ typedef struct writer {
     const osh_recipe *r;
     const osh_recipe_group *groups;
     size_t n;
-    int more_of;      // modifier that gets one more line; -1: none
-    const char *more; // view: that line
-    size_t at; // next modifier of the recipe
+    int more_of;      // index of the modifier that gets one more line; -1: none
+    const char *more; // view: this line
+    size_t at; // index of the next modifier of the recipe
 } writer;
 
-/* Writes a value in flow style. An enum as Python's yaml writes it is written as its value. */
+/* Writes a value in flow style. An enum in the form of Python's yaml is written as its value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +109,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // it came with the schemes of another modifier
+    // The list came with the schemes of another modifier.
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -1,6 +1,6 @@
 /* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations"
- * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py: nothing is
- * learned. QuIPModifier is below. src/rewrite/rotations.c decides which weights are rotated. */
+ * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py, without learning.
+ * QuIPModifier is below. src/rewrite/rotations.c decides which weights are rotated. */
 #include "modifiers/rotate.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ done:
     return rc;
 }
 
-/* Reads the keys of both modifiers, and those that are not supported or have no effect. */
+/* Reads the keys of both modifiers. Other keys of LLM Compressor have no effect or are refused. */
 static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v,
                              bool *known, const char *what)
 {
@@ -86,7 +86,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // upstream does not have them, either
+    // LLM Compressor does not support them either.
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -99,7 +99,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
                      what, v->line, v->column, text);
-        a->f32 = !strcmp(text, "float32"); // stored matrices; products are computed in f64
+        a->f32 = !strcmp(text, "float32"); // dtype of stored matrices; products are always f64
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
                !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)
@@ -147,7 +147,7 @@ static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // removes the default
+    osh_strs_deinit(cx, to); // removes the default values
     return osh_recipe_strs(cx, to, v, key, what);
 }
 
@@ -184,8 +184,8 @@ const osh_modifier_type osh_modifier_spinquant = {
     .resolve = spinquant_resolve, .rotates = true,
 };
 /* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice
- * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py: only its
- * matrices. */
+ * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py, which uses
+ * only its matrices. */
 const osh_modifier_type osh_modifier_quip = {
     .name = "QuIPModifier", .fields = quip_fields, .bytes = sizeof(osh_rotate), .key = quip_key,
     .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve, .rotates = true,

@@ -1,6 +1,6 @@
 /* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
  * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as
- * llmcompressor/modifiers/transform/smoothquant/base.py runs it. The factor s of channel c of a
+ * llmcompressor/modifiers/transform/smoothquant/base.py runs it. s is the factor of channel c of a
  * layer's output x, which Linears with weights W read:
  *
  *   a = max x[c] - min x[c]              over all tokens
@@ -22,10 +22,10 @@ extern const osh_modifier_type osh_modifier_log_equalization;
 
 typedef struct smoothquant {
     double strength;
-    char *algorithm;       // own; NULL: that of the type
+    char *algorithm;       // own; NULL: the default of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // mappings are given, so none are inferred
+    bool given;            // the recipe has mappings, so none are inferred
 } smoothquant;
 
 static const osh_field fields[] = {
@@ -55,7 +55,7 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
-    } else if (!strcmp(key, "num_calibration_steps")) { // it has no effect upstream, either
+    } else if (!strcmp(key, "num_calibration_steps")) { // it has no effect in LLM Compressor either
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
                     "%s:%d: num_calibration_steps decides nothing: all samples are used; "
@@ -87,7 +87,7 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* Returns x^p as torch computes it for a tensor of dtype dt: the exponent is rounded, too (0.8
+/* Returns x^p as torch computes it for a tensor of dtype dt: the exponent is rounded too (0.8
  * becomes 0.80078125 in BF16). */
 static float power_as_torch(float x, double p, osh_dtype dt)
 {
@@ -135,7 +135,7 @@ const osh_modifier_type osh_modifier_smoothquant = {
     .factors = smoothquant_factors, .end = smoothquant_end,
 };
 const osh_modifier_type osh_modifier_log_equalization = {
-    // the older name of one of its algorithms
+    // The older name of one of its algorithms.
     .name = "LogarithmicEqualizationModifier",
     .fields = fields,
     .bytes = sizeof(smoothquant),

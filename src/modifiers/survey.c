@@ -3,21 +3,21 @@
  *
  *   sum over rows and columns of (Q - W)^2 c_j
  *
- * where each row is multiplied by the cost of its output for the model's loss, if that is known
- * (care of osh_linear_job).
+ * Each row is multiplied by the cost of its output for the model's loss if that is known (`care` of
+ * osh_linear_job).
  *
  * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. The column loop leaves a rounding error at each column
  * that is as large as that of rounding to nearest. After the later columns have compensated for it
  * as far as they can, it costs c_j. So one factorization serves all candidates. Rounding to
  * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
- * bits this second loss is always taken: the effect of that rounding on the model's predictions can
- * be measured, and says how much a loss of this Linear counts.
+ * bits this second loss is always used: the effect of that rounding on the model's predictions can
+ * be measured, and shows how important a loss of this Linear is.
  *
- * Candidates that are named schemes may round inputs, too, each differently. The cost of rounding
- * an input is the sum over columns of v_j, the variance of the error of column j, times the mean
- * square of the gradient of the loss there (care_in). If that is unknown, it is the sum above with
- * W for Q - W and v_j for c_j. With the step s between codes, the largest code t, and A the sum of
- * the largest squares of the tokens' groups of g columns:
+ * Candidates that are named schemes may also round inputs, each in its own way. The cost of
+ * rounding an input is the sum over columns of v_j, the variance of the error of column j, times
+ * the mean square of the gradient of the loss there (care_in). If care_in is unknown, it is the sum
+ * above with W instead of Q - W and v_j instead of c_j. With the step s between codes, the largest
+ * code t, and A the sum of the largest squares of the tokens' groups of g columns:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
@@ -56,7 +56,8 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        if (!m->candidates[k].bits) return true; // its inputs are not those of the scheme
+        if (!m->candidates[k].bits) return true; // its inputs may be rounded differently from those
+                                                 // of the scheme
     return false;
 }
 
@@ -80,13 +81,13 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // a weight under one candidate
+typedef struct scan { // a weight with one candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: zeros, so that the loss is that of the whole weight
+    const void *codes; // NULL: all zeros, which gives the loss of the whole weight
     const float *cost; // [I]
-    uint8_t *decoded;  // own: [threads, I] a row, dtype of w
+    uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
     double *loss;      // own: [O]
 } scan;
@@ -124,7 +125,7 @@ done:
     return rc;
 }
 
-/* Computes v [I] of dynamic inputs from the diagonal of H and OSH_STAT_PEAKS. */
+/* Computes v [I] of the formula for dynamic inputs, from the diagonal of H and OSH_STAT_PEAKS. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -144,10 +145,10 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // costs of a rounding error in each column; own [I]
-    // diag: of H; input: of this candidate; both NULL if all inputs are alike
+typedef struct costs { // own: costs of a rounding error in each column [I]
+    // diag: from H; input: of this candidate; both NULL if all inputs are alike
     float *weight, *diag, *input;
-    int n;                        // Linears with that input
+    int n;                        // number of Linears with that input
 } costs;
 
 static osh_status candidate_loss(osh_ctx *cx, double *loss, const osh_modifier *m,

@@ -3,8 +3,8 @@
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D] F32
  *
- * The a of the first layer is the output of the embedding and has the compute dtype; every other a
- * is F32. In an F32 model the op is `add`. */
+ * `a` is F32, but in the first layer it is the output of the embedding and has the compute dtype.
+ * In an F32 model the op is `add`. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -23,7 +23,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    float *x = NULL, *y = a->out[0]->data; // own: [N, D]; view
+    float *x = NULL, *y = a->out[0]->data; // own: x [N, D]; view: y
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));
     osh_to_f32(y, a->in[0]->data, a->in[0]->dtype, osh_tensor_numel(a->in[0]));

@@ -4,11 +4,11 @@
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)
  *
- * Query i sees key j of its own sample if j <= i. With a window, also i - j < sliding_window; with
- * chunks, also j / chunk = i / chunk. Rounding follows FlashAttention, which transformers' sdpa
- * uses: scores, mask and softmax are f32, the probabilities are rounded to the dtype of q for the
- * sum over v, and that sum is rounded. softcap c (Gemma2's eager_attention_forward): a scaled score
- * s becomes c tanh(s / c), in f32.
+ * Query i sees key j of its own sample if j <= i. A window also requires i - j < sliding_window;
+ * chunks also require j / chunk = i / chunk. Rounding follows FlashAttention, which transformers'
+ * sdpa uses: scores, mask and softmax are f32, the probabilities are rounded to the dtype of q for
+ * the sum over v, and that sum is rounded. With a softcap c (Gemma2's eager_attention_forward) a
+ * scaled score s becomes c tanh(s / c), in f32.
  *
  * attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]: the softmax of head h
  * has sinks[h] as one more score, which is not scaled or capped. Its probability is dropped. */
@@ -55,11 +55,11 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct query { // one row of one head
-    const float *q, *k, *v, *dy; // [Dh]; k, v: first token of the sample
-    float *dq, *dk, *dv;         // gradients of q, k, v [Dh]; NULL: not wanted
-    int64_t i, kv;               // position; stride of k and v
+    const float *q, *k, *v, *dy; // [Dh]; k and v: first token of the sample
+    float *dq, *dk, *dv;         // [Dh] gradients of q, k and v; NULL: not computed
+    int64_t i, kv;               // i: position of the query; kv: distance of rows of k and v
     double *p, *dp;              // [len] scratch
-    double sink;                 // sink of the head; -INFINITY: none
+    double sink;                 // score of the head's sink; -INFINITY: no sink
 } query;
 
 /* Computes y [Dh], the output of one query. */
@@ -98,9 +98,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: [N, H*Dh], [N, K*Dh] x 2, [N, H*Dh]
-    float *sinks = NULL;                              // own: [H]; NULL: there are none
-    double *p = NULL;                                 // own: [N]
-    osh_tile *seq = NULL;                             // own: one whole sample each
+    float *sinks = NULL;                              // own: [H]; NULL: no sinks
+    double *p = NULL;                                 // own: [N] scratch
+    osh_tile *seq = NULL;                             // own: each tile is one whole sample
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
@@ -130,12 +130,12 @@ done:
     return rc;
 }
 
-/* Adds the gradients of one query. With s the capped score and p = softmax(s):
+/* Adds the gradients of one query. s is the capped score and p = softmax(s):
  *
  *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
  *
- * The derivative of s is scale, times 1 - tanh^2 if s is capped. A sink has no value: its dp is 0.
- * Returns ds of the sink. */
+ * The derivative of s by the product is `scale`, times 1 - tanh^2 if s is capped. The value of a
+ * sink is 0, so its dp is 0. Returns ds of the sink. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
@@ -173,9 +173,9 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL; // own: [N, H*Dh], [N, K*Dh] x 2
-    float *sinks = NULL;                   // own: [H]; NULL: there are none
-    double *p = NULL;                      // own: [2, N]
-    osh_tile *seq = NULL;                  // own: one whole sample each
+    float *sinks = NULL;                   // own: [H]; NULL: no sinks
+    double *p = NULL;                      // own: [2, N] scratch
+    osh_tile *seq = NULL;                  // own: each tile is one whole sample
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;

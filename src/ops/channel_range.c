@@ -1,9 +1,4 @@
-/* channel_range.c - smallest and largest value of each channel, over all tokens.
- *
- *   in[0] x [N, D]     out r F32 [2, D], in place: r[0] = min(r[0], x), r[1] = max(r[1], x)
- *
- * This is the statistic of SmoothQuant (llmcompressor smoothquant/base.py hook_fn). Nothing is
- * rounded: the result does not depend on the order of tokens or batches. NaNs are ignored. */
+/* channel_range.c - computes the smallest and the largest value of each channel over all tokens. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -12,7 +7,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
-    float *x = NULL, *lo = a->out[0]->data, *hi = lo + D; // own: [N, D]; views
+    float *x = NULL, *lo = a->out[0]->data, *hi = lo + D; // own: x [N, D]; views: lo, hi
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t i = 0; i < N * D; i++) {

@@ -1,4 +1,4 @@
-/* channel_squares.c - sum of the squares of each channel, over all tokens.
+/* channel_squares.c - adds up the squares of each channel over all tokens.
  *
  *   in[0] x [N, D]     out s F64 [D], in place: s += x^2
  *

@@ -1,4 +1,4 @@
-/* conv1d.c - a causal convolution of each channel over its last K tokens.
+/* conv1d.c - computes a causal convolution of each channel over its last K tokens.
  *
  *   in[0] x [N, C]     in[1] w [C, K]     in[2] bias [C] optional     out y [N, C]
  *
@@ -14,7 +14,8 @@
 
 #include <string.h>
 
-enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels at a time; K
+enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels computed at a time;
+                                            // largest K
 enum { NEAR = 32 };                         // channels of a chunk of the backward pass
 
 static const osh_field attrs[] = {
@@ -91,8 +92,8 @@ done:
     return rc;
 }
 
-/* Adds the gradients of channel c of one sample. room [2, seq->n] holds x and the gradients of the
- * sums. */
+/* Adds the gradients of channel c of one sample. `room` [2, seq->n] is scratch for x and the
+ * gradients of the sums. */
 static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64_t c, double *room)
 {
     const osh_conv1d_attr *at = a->attr;
@@ -106,7 +107,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // taps before the first token
+        int64_t none = osh_max64(0, K - 1 - t); // number of taps before the first token
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];
@@ -125,12 +126,12 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: one whole sample each
+    osh_tile *seq; // own: each tile is one whole sample
     int64_t n_seqs, longest;
-    double *room;  // own: [threads, 2, longest]
+    double *room;  // own: [threads, 2, tokens of the longest sample]
 } conv_back_job;
 
-/* Takes some channels of all samples, so that the gradients of weights are summed sample by
+/* Computes some channels of all samples, so that gradients of weights are summed sample by
  * sample. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -1,4 +1,5 @@
-/* count_routes.c - tokens that a router sends to each expert: elements of a route that are not 0.
+/* count_routes.c - counts the tokens that a router sends to each expert: the elements of a route
+ * that are not 0.
  *
  *   in[0] route [N, E]     out count I64 [E], in place
  *

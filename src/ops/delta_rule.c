@@ -1,6 +1,6 @@
-/* delta_rule.c - gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head keeps a matrix
- * that maps keys to values. A token scales it down, corrects the value of its key and reads the
- * value of its query.
+/* delta_rule.c - computes gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head keeps a
+ * matrix that maps keys to values. A token scales it down, corrects the value of its key and reads
+ * the value of its query.
  *
  *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads, values of Nv heads
  *   in[1] a [N, Nv]     in[2] b [N, Nv]     in[3] A_log [Nv]     in[4] dt_bias [Nv]
@@ -68,18 +68,18 @@ static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
 }
 
-typedef struct whole { // all inputs, in f32
+typedef struct whole { // all inputs in f32
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
-    double *S, *q, *k;                      // own: [Dk, Dv], [Dk], [Dk] of a head
+    double *S, *q, *k;                      // own: [Dk, Dv], [Dk], [Dk] of one head
 } whole;
 
-typedef struct token_ref { // one token of a head; views
+typedef struct token_ref { // views: one token of a head
     double *S;           // [Dk, Dv]
     const double *q, *k; // [Dk]
     const float *v, *gates; // [Dv], [2]
 } token_ref;
 
-/* Updates S with one token and reads y [Dv]. */
+/* Updates S with one token and computes y [Dv]. */
 static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at)
 {
     double *S = t->S;
@@ -97,7 +97,7 @@ static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_at
     }
 }
 
-/* Runs head h of the sample at rows [row, row + n). */
+/* Computes head h of the sample in rows [row, row + n). */
 static void delta_head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n,
                            int64_t h, osh_dtype dt)
 {
@@ -147,7 +147,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one whole sample each
+    osh_tile *seq = NULL; // own: each tile is one whole sample
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -168,18 +168,19 @@ done:
 
 /* ---- gradient ----
  *
- * f is the decay, c = sigmoid(b), e = v - k f S, u = c e, and dS is the gradient from later tokens:
+ * f is the decay, c = sigmoid(b), e = v - k f S, u = c e, and dS is the gradient by S from later
+ * tokens:
  *
  *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
  *
- * After dS -= k e', f and the S before the token share dS. f = exp(-exp(A_log) softplus(a +
- * dt_bias)) */
+ * Then dS -= k e' is the gradient by the product f S. f = exp(-exp(A_log) softplus(a + dt_bias)) */
 
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
                           const float w[2])
 {
     double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // gradient of softplus
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // `rate` is the gradient of
+                                                                // softplus
     double half = 1 / (1 + osh_math_exp(-(double)b));
     to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];
@@ -193,8 +194,8 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
     for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)(dx[i] + r * (d[i] - x[i] * dot / sum));
 }
 
-typedef struct delta_back { // scratch of a head
-    double *S, *dS;  // [tokens + 1, Dk, Dv], S[0] is 0; [Dk, Dv]
+typedef struct delta_back { // scratch for one head
+    double *S, *dS;  // S: [tokens + 1, Dk, Dv], S[0] is 0; dS: [Dk, Dv]
     double *q, *k;   // [Dk]
     double *u, *du;  // [Dv]
     float *dq, *dk;  // [Dk]
@@ -202,7 +203,8 @@ typedef struct delta_back { // scratch of a head
     double d[2];     // gradients of gates
 } delta_back;
 
-/* Goes back over one token. S: the matrix before the token; the one after it follows. */
+/* Computes the backward step of one token. S points to the matrix before the token, which the
+ * matrix after it follows. */
 static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const float *v,
                                 const osh_delta_rule_attr *at)
 {
@@ -234,7 +236,7 @@ static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const
     for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // gradient of v
 }
 
-/* Adds the gradients of head h of a sample. w: the inputs in f32. */
+/* Adds the gradients of head h of a sample. w has the inputs in f32. */
 static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
                                 const osh_tile *seq, int64_t h)
 {
@@ -279,9 +281,9 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one whole sample each
-    double *room = NULL;  // own: scratch of m
-    float *keys = NULL;   // own: scratch of m
+    osh_tile *seq = NULL; // own: each tile is one whole sample
+    double *room = NULL;  // own: scratch that m uses
+    float *keys = NULL;   // own: scratch that m uses
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));

@@ -1,9 +1,9 @@
-/* embedding.c - y = W[id], a gather of rows.
+/* embedding.c - y = W[id], copies rows of a table.
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y, else rounded to it. An
- * id outside [0, V) is an error: the tokenizer does not belong to the model. */
+ * torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y, and rounded to it if
+ * not. An id outside [0, V) is an error: the tokenizer does not belong to the model. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
@@ -66,7 +66,9 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // on the host a copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU needs no
+                                                                            // column: this is a
+                                                                            // copy
     .tol = 0, .scratch = scratch, .lookup = true,
     .scratch_cuda = osh_embedding_cuda_scratch,
 };

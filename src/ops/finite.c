@@ -1,5 +1,5 @@
-/* finite.c - finds the first NaN or infinity of a tensor, on all threads. Every output of every op
- * is checked with it. */
+/* finite.c - finds the first NaN or infinity of a tensor on all threads. Every output of every op
+ * is searched. */
 #include "ops/kernel.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* gain.c - y = x w with one number w for all elements (Gemma 4's layer_scalar).
+/* gain.c - y = x w, where w is one number for all elements (Gemma 4's layer_scalar).
  *
  *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may be x
  *
@@ -38,14 +38,14 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* dx = dy w     dw = sum of dy x, sample by sample */
+/* dx = dy w, dw = sum of dy x. dw is summed sample by sample. */
 static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
-    float *x = NULL, w;   // own: [N, D]
-    osh_tile *seq = NULL; // own: one whole sample each
+    float *x = NULL, w;   // own: x [N, D]
+    osh_tile *seq = NULL; // own: each tile is one whole sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

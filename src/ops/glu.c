@@ -1,4 +1,4 @@
-/* glu.c - y = act(gate) * up, the gate of a gated MLP.
+/* glu.c - y = act(gate) * up, the activation of a gated MLP.
  *
  *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]
  *
@@ -78,7 +78,7 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     d[1] = u != up ? 0 : dy * g * s;
 }
 
-/* d gate = dy up act'(gate), d up = dy act(gate) */
+/* dgate = dy up act'(gate), dup = dy act(gate). */
 static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

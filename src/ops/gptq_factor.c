@@ -6,8 +6,8 @@
  * reference below does so in double. The fast kernel needs no inverse (flip-Cholesky): let J
  * reverse the order. J H J = L L^T gives H = R R^T with the upper triangular R = J L J, so H^-1 =
  * R^-T R^-1 and U = R^-1 = J L^-1 J. If H is not positive definite, the op returns OSH_E_NUMERIC
- * without a message: the caller increases the damping and tries again. The lower triangle is lost
- * then; the strictly upper triangle is unchanged. */
+ * without a message: the caller increases the damping and tries again. The lower triangle is then
+ * destroyed; elements above the diagonal are unchanged. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -30,10 +30,10 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Writes the lower triangle of (L L^T)^-1 to inv, from the columns of L^-1. Overwrites l. */
+/* Writes the lower triangle of (L L^T)^-1 to inv, using the columns of L^-1. Overwrites l. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    /* L^-1 column by column, in place: later columns do not need column j of L. */
+    /* Computes L^-1 column by column in place: later columns do not need column j of L. */
     for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {

@@ -12,7 +12,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* Computes to = U^T (U from). room [n] is scratch. */
+/* Computes to = U^T (U from). room: [n] scratch. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -31,7 +31,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    double *row = NULL; // own: [3, I]
+    double *row = NULL; // own: [3, I] scratch
 
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {

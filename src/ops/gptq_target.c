@@ -1,4 +1,5 @@
-/* gptq_target.c - T = W + W S, the target of a solve instead of W. S comes from gptq_shift.
+/* gptq_target.c - computes T = W + W S, which a solve uses as its target instead of W. S comes from
+ * gptq_shift.
  *
  *   in[0] w [O, I], stored dtype     in[1] s F32 [I, I]     out t F32 [O, I]
  *
@@ -12,7 +13,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t O = osh_rows(a->in[0]), I = osh_width(a->in[0]);
     const float *s = a->in[1]->data;
-    float *w = NULL, *t = a->out[0]->data; // own: [O, I]; view
+    float *w = NULL, *t = a->out[0]->data; // own: w [O, I]; view: t
 
     OSH_TRY(osh_f32_copy(cx, &w, a->in[0]));
     for (int64_t o = 0; o < O; o++)

@@ -1,4 +1,4 @@
-/* join.c - two values side by side, head by head.
+/* join.c - puts the columns of two values side by side, head by head.
  *
  *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads
  *   out [N, H*(width + S)]
@@ -69,7 +69,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* The reverse of join_chunk. A shared part gets the sum over the heads. */
+/* Does the reverse of join_chunk. A shared part gets the sum over the heads. */
 static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
@@ -100,7 +100,8 @@ static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on the host a copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU needs no column:
+                                                                       // this is a copy
     .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = join_grad_ref},
     .grad_scratch = osh_elementwise_scratch,
 };

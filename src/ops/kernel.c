@@ -1,5 +1,5 @@
-/* kernel.c - helpers of the kernels: loads, activations, tiles of a ragged batch, loops over
- * channels. */
+/* kernel.c - helper functions of the kernels: loads, activations, tiles of a ragged batch, loops
+ * over channels. */
 #include "ops/kernel.h"
 #include "tensor/device.h"
 

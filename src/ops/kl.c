@@ -1,9 +1,10 @@
-/* kl.c - the divergence of a model's next-token distribution p from a reference model's r, and the
- * agreement of their top tokens: kl = sum over v of r log(r / p).
+/* kl.c - computes the divergence of a model's next-token distribution p from a reference model's r,
+ * and whether their most probable tokens are equal: kl = sum over v of r log(r / p).
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
- *   out[1] same F32 [N]: 1 if both prefer the same token (the lowest id of equal ones), else 0
+ *   out[1] same F32 [N]: 1 if both have the same most probable token (of equal
+ *                  ones the lowest id), else 0
  *
  * The logits of each model are rounded to its own compute dtype; the rest is f32. attr is an
  * osh_vocab_attr with the rules for the logits of both models, or NULL. */
@@ -14,12 +15,12 @@
 #include <math.h>
 
 typedef struct model_rule {
-    const osh_logits_rule *rule; // NULL: none
+    const osh_logits_rule *rule; // NULL: no rule
     osh_dtype dt;
 } model_rule;
 
-/* Computes the logits [V] of one row x [D] and *best, the index of the first largest. size: V, D.
- * Returns log(sum(exp(logit))). */
+/* Computes the logits [V] of one row x [D]. *best is the index of the first largest. `size` has V
+ * and D. Returns log(sum(exp(logit))). */
 static double kl_row_logits(float *logit, int64_t *best, const float *x, const float *w,
                             const int64_t *size, const model_rule *m)
 {
@@ -42,7 +43,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: [N, D], [V, D]; [2, V]
+    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: x [N, D] and w [V, D] of each model;
+                                                   // logit [2, V]
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
     double lse[2];
@@ -72,7 +74,7 @@ done:
     return rc;
 }
 
-/* Only x has a gradient: dx = dkl (p - r) W, times the slope of the rule. */
+/* Only x has a gradient: dx = dkl (p - r) W, times the derivative of the rule. */
 static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, true);
@@ -81,7 +83,7 @@ static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
-    .tol = 1e-9, // a small difference of large numbers
+    .tol = 1e-9, // kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
     .grad = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad_scratch = osh_kl_grad_scratch,

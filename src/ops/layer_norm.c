@@ -72,7 +72,7 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
     float *x = NULL, *w = NULL; // own: [N, D], [D]
     double *sums = NULL;        // own: [2, D]: dw and db of a sample
-    osh_tile *seq = NULL;       // own: one whole sample each
+    osh_tile *seq = NULL;       // own: each tile is one whole sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

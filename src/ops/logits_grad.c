@@ -1,7 +1,8 @@
-/* logits_grad.c - the reference gradient for x of kl and nll, the two losses of a model's logits.
+/* logits_grad.c - the reference version of the gradients by x of kl and nll, the two losses of a
+ * model's logits.
  *
  *   z = x W^T, l = rule(z), p = softmax(l)
- *   kl    dl_v = g (p_v - r_v)               r: p of the reference model
+ *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits
  *   nll   dl_v = g (p_v - [v == target])
  *   dz_v = dl_v rule'(z_v)     dx = dz W
  *
@@ -10,7 +11,8 @@
 
 #include <math.h>
 
-/* Computes p [V] of one row and the slope [V] of the rule (NULL: not wanted). size: V, D. */
+/* Computes p [V] of one row, and the derivative `slope` [V] of the rule unless it is NULL. `size`
+ * has V and D. */
 static void logits_row_softmax(double *p, double *slope, const float *x, const float *w,
                                const int64_t *size, const osh_logits_rule *rule)
 {
@@ -36,7 +38,8 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: [N, D], [V, D]; 2: reference
+    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: [N, D], [V, D]; x2, w2: reference
+                                                        // model
     double *p = NULL;                                   // own: [3, V]: p, slope, r
 
     OSH_NEW(cx, p, 3 * V);

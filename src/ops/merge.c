@@ -1,5 +1,5 @@
-/* merge.c - merges two states of a statistic (stat.h). out[0] becomes the state of both parts;
- * out[1], the later part, becomes empty.
+/* merge.c - merges two states of a statistic (stat.h). out[0] becomes the state of both parts
+ * together; out[1], the later part, becomes empty.
  *
  *   merge_lower        out F32 [n, n]: sums of the lower triangle; the rest is not read or written
  *   merge_sums         out F32, F64 or I64, any shape: sums
@@ -13,7 +13,8 @@
 #include <assert.h>
 #include <math.h>
 
-enum { SPAN = 1 << 15, ROWS = 16 }; // elements, or rows of a triangle, of a chunk
+enum { SPAN = 1 << 15, ROWS = 16 }; // SPAN: elements of a chunk; ROWS: rows of a triangle in a
+                                    // chunk
 
 static void check_states(const osh_op_args *a)
 {
@@ -21,9 +22,9 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // elements of a step, which the compiler turns into vectors
+enum { WIDE = 16 }; // elements of one step, which the compiler turns into vector instructions
 
-/* to[n] += from[n], from[n] = 0 */
+/* to [n] += from [n]; from [n] = 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;
@@ -73,7 +74,7 @@ const osh_op osh_op_merge_lower = {
 
 /* ---- element by element ---- */
 
-typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end); // elements [i, end)
+typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end); // works on elements [i, end)
 typedef struct span_job {
     const osh_op_args *a;
     span_fn merge;

@@ -1,9 +1,9 @@
-/* moe_combine.c - adds the output of one expert to the sum of the experts before it.
+/* moe_combine.c - adds the output of one expert to the sum of the outputs of earlier experts.
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
  *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; else out = sum
- *   plain: out = sum + y for these rows (Llama 4, which weights the inputs of experts)
+ *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of experts by the weights)
  *
  * transformers' Qwen3MoeExperts: the product is rounded to the dtype, and index_add_ adds in that
  * dtype, one expert after the other, beginning with zeros. Rows of y of tokens that are not routed
@@ -15,7 +15,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a time
+enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows of a chunk; PIECE: elements that are widened at a
+                                  // time
 
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
@@ -83,7 +84,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* dsum = dout dy = dout * route droute = sum of dout y. dy and droute: rows with route != 0. */
+/* dsum = dout, dy = dout * route, droute = sum of dout y. Rows with route = 0 have no dy and no
+ * droute. */
 static osh_status moe_combine_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* moe_gate.c - a router with f32 logits: chooses the experts of each token and their weights.
+/* moe_gate.c - chooses the experts of each token and their weights: a router with f32 logits.
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
  *   out route [N, E]: weight of the expert; 0: not chosen
@@ -26,7 +26,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of a chunk; columns at a time; partial sums
+enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of a chunk; columns at a time; partial sums of a
+                                           // dot product
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -73,8 +74,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] are larger than x[at], or equal with a lower
- * index. */
+/* Returns true if at least `most` elements of x [n] are larger than x[at], or equal to it with a
+ * lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
@@ -102,7 +103,7 @@ static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
             c[e] = -INFINITY;
 }
 
-/* Computes the weights s [E] of a row of logits. bias [E] f32 or NULL. */
+/* Computes the weights s [E] of a row of logits. bias: [E] f32, or NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
 {
@@ -114,7 +115,7 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     for (int64_t e = 0; e < E; e++) {
         s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
                                    : osh_math_exp(logits[e] - max) / sum);
-        /* Softmax chooses by the logits: exp could make different ones equal. */
+        /* Softmax chooses by the logits, because exp could make different logits equal. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);
@@ -126,7 +127,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
         s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
 }
 
-/* Returns the sum of x w over n elements. Partial sum k takes every LANES-th element from k on. */
+/* Returns the sum of x w over n elements. Partial sum k adds every LANES-th element, beginning with
+ * element k. */
 static double dot(const float *x, const float *w, int64_t n)
 {
     double sum[LANES] = {0}, all = 0;
@@ -175,7 +177,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* ---- gradient: of the weights of the chosen experts; the choice itself has none ---- */
+/* ---- gradient of the weights of the chosen experts; the choice has no gradient ---- */
 
 typedef struct gate_back_job {
     const osh_grad_args *a;

@@ -96,12 +96,12 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of one row. With g [E] the gradient of the route:
+/* Adds the gradients of one row. g [E] is the gradient of the route:
  *
  *   dx_i = p_i (g_i - sum over the chosen of g p)     g_i = 0 if i is not chosen
  *
- * norm_topk_prob: the chosen experts are a softmax of their own, and the others have gradient 0.
- * scaled: dw = g p, and g w replaces g. */
+ * With norm_topk_prob, p is the softmax over the chosen experts only, and the others have gradient
+ * 0. With `scaled`, dw = g p, and g w replaces g. */
 static void router_row_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
 {
     const osh_moe_router_attr *at = a->attr;

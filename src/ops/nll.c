@@ -4,8 +4,8 @@
  *   out nll F32 [N], 0 if not scored
  *
  * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32:
- * transformers' ForCausalLMLoss computes it after .float(). The kernels never hold all logits at
- * once. attr is an osh_vocab_attr with the rule for the logits, or NULL. */
+ * transformers' ForCausalLMLoss computes it after .float(). The kernels never have all logits in
+ * memory at once. attr is an osh_vocab_attr with the rule for the logits, or NULL. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -19,7 +19,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // [N]
-    /* own: x [N, D], w [V, D], logit [V] */
+    /* own: x [N, D], w [V, D], logit [V]; view: nll. */
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -45,7 +45,7 @@ done:
     return rc;
 }
 
-/* Only x has a gradient: dx = dnll (p - [v == target]) W, times the slope of the rule. */
+/* Only x has a gradient: dx = dnll (p - [v == target]) W, times the derivative of the rule. */
 static osh_status nll_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, false);

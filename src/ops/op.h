@@ -1,10 +1,10 @@
-/* op.h - the operations of the project. An osh_op has a name, a rule for shapes and one kernel for
+/* op.h - declares the operations (ops). An osh_op has a name, a rule for shapes and one kernel for
  * each backend.
  *
- * A batch is ragged: [N, ...] holds the tokens of all its samples, one sample after the other, and
- * osh_seqs says where each sample begins. There is no padding. A result must not depend on which
- * samples share a batch or on the number of threads: every kernel works on a grid of tiles that
- * starts anew at the first token of each sample and does not depend on threads.
+ * A batch is ragged: [N, ...] contains the tokens of all its samples, one sample after the other,
+ * and osh_seqs has the position at which each sample begins. There is no padding. A result must not
+ * depend on which samples share a batch or on the number of threads: every kernel works on a grid
+ * of tiles that starts anew at the first token of each sample and does not depend on threads.
  *
  * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
  * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
@@ -20,148 +20,158 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
-    const int64_t *offsets; // [n + 1] tokens; view. offsets[0] is 0, but for the samples of a group
-                            // in a batch (stat.h)
+    const int64_t *offsets; // view [n + 1]: first token of each sample. offsets[0] is 0, except for
+                            // the samples of a group in a batch (stat.h)
 } osh_seqs;
 
-/* Row numbers of a batch, ascending, in the memory of its tensors (host or device). */
+/* Row numbers of a batch in ascending order. They are in the same memory (host or device) as the
+ * tensors. */
 typedef struct osh_op_rows {
-    const int32_t *at; // [n]; view
+    const int32_t *at; // view [n]
     int64_t n;
 } osh_op_rows;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
-    const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; an op's file says if in place
-    const void *attr;                    // the attributes of the op
-    const osh_seqs *seqs;                // NULL: one sample
-    const osh_op_rows *rows;             // device, ops with by_rows: the rows wanted; NULL: all
+    const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
+    osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; the op's file says which may
+                                         // share memory with an input
+    const void *attr;                    // attributes of the op
+    const osh_seqs *seqs;                // NULL: the batch is one sample
+    const osh_op_rows *rows;             // for ops with by_rows on a device: rows to compute; NULL:
+                                         // all
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients of a scalar loss L. dout holds dL/dout, F32 [N, width]. The kernel adds dL/din to din,
- * F32, for values and for weights. It differentiates the formula at the values of in[]: roundings
- * of the forward pass are ignored. On the host the gradient of a weight is summed sample by sample:
- * a batch gives the same as its samples one after the other. On a GPU it is summed over all rows of
- * the batch in an order that depends only on their number; batches there depend only on the
- * data. */
+/* Gradients of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds dL/din to din,
+ * F32, for values and for weights. It computes the derivative of the formula at the values of in[]
+ * and ignores roundings of the forward pass. On the host the gradient of a weight is summed sample
+ * by sample: a batch gives the same result as its samples one after the other. On a GPU it is
+ * summed over all rows of the batch in an order that depends only on their number; there the
+ * batches depend only on the data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
-    osh_tensor *din[OSH_OP_MAX_IN]; // NULL: not wanted
+    osh_tensor *din[OSH_OP_MAX_IN]; // NULL: this gradient is not computed
     const void *attr;
     const osh_seqs *seqs;
-    bool rough;     // products may round dout to the dtype of in[0]
-    unsigned fresh; // bit k: din[k] is not initialized, and counts as zeros
+    bool rough;     // the products may round dout to the dtype of in[0]
+    unsigned fresh; // bit k: din[k] is not initialized and counts as zeros
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
     const char *name;
-    int n_in, n_weights, n_out; // in[]: n_in values, then n_weights weights; the last may be absent
-    const osh_field *attrs;     // NULL: none; the graph template fills them from config.json
+    int n_in, n_weights, n_out; // in[]: n_in values, then n_weights weights; the last weight may be
+                                // absent
+    const osh_field *attrs;     // NULL: no attributes; the graph template fills them from
+                                // config.json
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output and the shape of each weight from the
-     * widths of the inputs, the output width of the template (0: unknown) and attr. ndim 0: the
-     * weight is not used. */
+     * widths of the inputs, the output width in the template (0: unknown) and `attr`. A w_ndim of 0
+     * means that the weight is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
-    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] NULL: the reference is used
+    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the reference
     double tol;                    // largest NMSE of fast kernels against the reference
-    /* Upper bound of the host bytes of scratch of one call for n_tokens tokens; NULL: none. */
+    /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL: no
+     * scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
-    /* Upper bound of the gross bytes of the device's arena that run[OSH_CUDA] takes for x of dtype
-     * dt; NULL: none. */
+    /* Returns an upper bound of the gross bytes of the device's arena that run[OSH_CUDA] needs for
+     * x of dtype dt. NULL: none. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    /* [OSH_REF] NULL: the op has no gradient. [OSH_CPU] NULL: the reference is used. [OSH_CUDA]:
-     * for tensors on a device. */
+    /* Kernels of the gradient. [OSH_REF] is NULL if the op has no gradient; [OSH_CPU] is NULL if
+     * the CPU uses the reference; [OSH_CUDA] is for tensors on a device. */
     osh_grad_fn grad[OSH_N_BACKENDS];
-    /* Like scratch, for the gradient; NULL: the bytes of the reference, which copies values to
+    /* Like `scratch`, for the gradient. NULL: the bytes of the reference, which copies values to
      * f32. */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
-    /* Like scratch_cuda, for grad[OSH_CUDA]. */
+    /* Like `scratch_cuda`, for grad[OSH_CUDA]. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, osh_dtype dt);
-    bool writes;        // grad[OSH_CPU] handles fresh; osh_op_grad sets zeros for the other kernels
-    bool in_place_grad; // grad[OSH_CPU]: a fresh din[0] may be dout[0]
-    unsigned masked;    // bit k: the op may skip rows of in[k], which then need not be finite
+    bool writes;        // grad[OSH_CPU] handles `fresh`; for all other kernels osh_op_grad sets
+                        // zeros
+    bool in_place_grad; // grad[OSH_CPU]: a din[0] that is fresh may be dout[0]
+    unsigned masked;    // bit k: the op may skip rows of in[k]; such rows need not be finite
     bool in_place;      // on the host out[0] may be in[0]
     bool by_rows;       // row r of the output depends on row r of the inputs only
-    unsigned spreads;   // bit k: on a GPU a non-finite in[k] makes out[0] non-finite
-    bool lookup;        // in[0] holds row numbers of in[1]: the op reads no other rows
-    bool host_only;     // no kernel for a GPU: a plan never places the op there
+    unsigned spreads;   // bit k: on a GPU, a non-finite in[k] makes out[0] non-finite
+    bool lookup;        // in[0] contains row numbers of in[1], and the op reads no other rows
+    bool host_only;     // the op has no kernel for a GPU: a plan never runs it there
     bool attends;       // in[0..2] are q, k, v; attr is osh_attention_attr
-    bool passes;        // out[0] holds elements of in[0] and zeros only: its range is within theirs
-    bool f32_out;       // out[0] is F32 in every compute dtype: the op that reads it rounds
-    unsigned f32_in;    // bit k: in[k] may be F32 (an f32_out value)
+    bool passes;        // out[0] contains only elements of in[0] and zeros: its range is within
+                        // that of in[0]
+    bool f32_out;       // out[0] is F32 for every compute dtype: the op that reads it rounds
+    unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
 } osh_op;
 
-/* Bit k of op->spreads; false if attributes of the op bound in[k]. */
+/* Returns bit k of op->spreads, or false if attributes of the op bound in[k]. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
-const osh_op *osh_op_find(const char *name); // NULL: unknown
+const osh_op *osh_op_find(const char *name); // NULL: no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL: there is none), else the fastest
- * one of the host. */
+/* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL if there is none), else the fastest
+ * kernel of the host. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
-/* Upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad takes for n_tokens
- * tokens. */
+/* Returns an upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad needs for
+ * n_tokens tokens. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
-/* Adds to a->din, on the host or on the device of dout. OSH_E_UNSUPPORTED: the op has no gradient,
- * or none on a device. */
+/* Adds the gradients to a->din, on the host or on the device that has dout. OSH_E_UNSUPPORTED: the
+ * op has no gradient, or none for a device. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
-/* Finds the first NaN or infinity of x, on all threads. *at: its index; -1: there is none. */
+/* Finds the first NaN or infinity of x on all threads. *at is its index, or -1 if there is none. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
 /* Runs op kl on a->in and adds the divergences of the first n rows to *sum. a->out is not used. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
-/* Gross host bytes that osh_kl_sum takes for N rows in addition to the scratch of the op. */
+/* Returns the gross host bytes that osh_kl_sum needs for N rows, without the scratch of the op. */
 size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
 typedef struct {
     double eps;
-    int64_t head_dim; /* 0: the whole row; else each slice of head_dim (q_norm, k_norm) */
-    double offset;    /* added to the weight (Gemma: 1) */
-    bool late;        /* rounded once, after the product with the weight (Gemma, OLMo) */
-    bool plain;       /* there is no weight (Llama 4) */
+    int64_t head_dim; /* 0: the norm of a whole row; else of each head (q_norm, k_norm) */
+    double offset;    /* number added to the weight (Gemma: 1) */
+    bool late;        /* true: rounds once, after the product with the weight (Gemma, OLMo) */
+    bool plain;       /* true: there is no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: the whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` is rounded first */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` gets the dtype of x */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
-/* The graph computes the inverse frequencies from osh_rope: the op itself knows no rope type but
- * dynamic. */
+/* The graph computes the inverse frequencies from osh_rope: dynamic is the only rope type that the
+ * op itself computes. */
 typedef struct {
     int64_t head_dim, rotary_dim;
     float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]
-    float long_freq[OSH_ROPE_MAX_FREQS]; // for samples longer than long_from; 0: none
+    float long_freq[OSH_ROPE_MAX_FREQS]; // for samples longer than long_from tokens; long_from 0:
+                                         // not used
     int64_t long_from;
     double attention_scaling;            // multiplies cos and sin
-    bool dynamic; // NTK: the frequencies of a sample of L > max_pos tokens depend on L
+    bool dynamic; // NTK: a sample of L > max_pos tokens has frequencies that depend on L
     double theta, factor; int64_t max_pos;
-    bool interleaved; // pairs are neighbors, not element i of both halves
-    bool f32;         // cos, sin and products stay f32: one rounding
-    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)). */
+    bool interleaved; // the pairs are neighbours; false: element i of both halves
+    bool f32;         // cos, sin and products stay f32, so that there is one rounding
+    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)); beta 0: it is
+     * not. */
     double position_beta;
     int64_t position_original;
 } osh_rope_attr;
 typedef struct {
-    int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */
+    int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
-    double softcap; /* 0: none; else c tanh(score / c) */
-    int64_t chunk;  /* keys of a chunk: a query sees those of its own chunk (Llama 4); 0: none */
+    double softcap; /* 0: no cap; else a score becomes c tanh(score / c) */
+    int64_t chunk;  /* keys of a chunk; a query sees only its chunk (Llama 4); 0: no chunks */
 } osh_attention_attr;
-/* Returns the first key of its sample that query i sees. */
+/* Returns the position in its sample of the first key that query i sees. */
 static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 {
     int64_t window = at->sliding_window, first = window && i >= window ? i - window + 1 : 0;
@@ -172,44 +182,46 @@ typedef struct { double beta, original; } osh_position_scale_attr;
 float osh_position_scale(const osh_position_scale_attr *at, int64_t pos); // position_scale.c
 typedef struct {
     char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* 0: none; else gate and up are clamped (glu.c) */
-    double alpha; /* factor in the sigmoid of the clamped gate */
+    double limit; /* 0: no limit; else gate and up are clamped (glu.c) */
+    double alpha; /* factor inside the sigmoid of the clamped gate */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
 {
     return !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_new");
 }
-typedef struct { char *act; /* one of osh_glu_attr, relu or relu2 */ } osh_act_attr;
+typedef struct { char *act; /* a value of osh_glu_attr's act, relu or relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
     osh_moe_router_attr route;
     int64_t experts, n_group, topk_group;
-    double scale; // factor of the weights
+    double scale; // factor by which the weights are multiplied
     bool sigmoid, bias;
-    char *method; /* greedy: groups are ignored */
+    char *method; /* "greedy": groups are ignored */
 } osh_moe_gate_attr;
-/* True if a token can go to the experts of some groups only. */
+/* True if a token can be routed only to the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
-typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the one expert of a token */
-/* No template has this op: graph/insert.h inserts its nodes. */
+typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: weight 1 */
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the only expert of a token */
+/* No template has this op: graph/insert.h inserts nodes with it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // view; NULL: the weight is the matrix
+    const osh_rotation *r; // view; NULL: the matrix is a weight of the node
     bool transposed;
 } osh_rotate_attr;
 typedef struct { // attributes of mix
     uint64_t key;
-    double share;           // share of elements that come from in[0]
-    const int64_t *samples; // view: sample numbers of the batch; NULL: first_sample, + 1, ...
+    double share;           // probability that an element comes from in[0]
+    const int64_t *samples; // view: sample numbers of the batch; NULL: first_sample, first_sample +
+                            // 1, ...
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* A model divides and then caps its logits after the head: cap tanh(logit / cap). 0: it does
- * not. */
+/* Rule that a model applies to its logits: it divides them, then caps them: cap tanh(logit / cap).
+ * 0: it does not. */
 typedef struct { double divide, cap; } osh_logits_rule;
-typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // nll, kl: [0] model, [1] reference
+typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // for nll and kl; [0]: the model, [1]:
+                                                            // the reference
 /* Model ops (in ops.def):
  *   embedding       in ids I32 [N], w [V, D]               out [N, D]
  *   rms_norm        in x [N, D], w [D] (or [head_dim])     out [N, D]

@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64, PIECE = 1024 }; // tokens of a chunk; elements in f32 at a time
+enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens of a chunk; PIECE: elements widened at a time
 
 static const osh_field attrs[] = {
     {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,
@@ -74,7 +74,7 @@ done:
     return rc;
 }
 
-/* dx = dy     dw[position + offset] = dy, added sample by sample */
+/* dx = dy, dw[position + offset] += dy. dw is summed sample by sample. */
 static osh_status positions_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

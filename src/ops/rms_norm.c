@@ -3,9 +3,9 @@
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *
  * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is f32, the normalized
- * value is rounded to the dtype of y, then multiplied by w and rounded again. late (Olmo2RMSNorm):
- * the product is f32 and rounded once. With offset 1 the factor is 1 + w (Gemma2RMSNorm). plain:
- * there is no w (Llama4TextL2Norm). The reference sums in double. */
+ * value is rounded to the dtype of y, then multiplied by w and rounded again. With `late`
+ * (Olmo2RMSNorm) the product is f32 and rounded once. With `offset` 1 the factor is 1 + w
+ * (Gemma2RMSNorm). With `plain` there is no w (Llama4TextL2Norm). The reference sums in double. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -81,8 +81,8 @@ static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own: [N, width], [D]
-    double *dw = NULL;          // own: [D], sums of a sample
-    osh_tile *seq = NULL;       // own: one whole sample each
+    double *dw = NULL;          // own: [D] sums of a sample
+    osh_tile *seq = NULL;       // own: each tile is one whole sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

@@ -1,5 +1,5 @@
-/* rope.c - rotary position embedding: turns the pairs (i, i + R/2) of each head, or (2i, 2i + 1) if
- * interleaved, by position * inv_freq[i].
+/* rope.c - rotary position embedding: rotates the pairs (i, i + R/2) of each head, or (2i, 2i + 1)
+ * if interleaved, by position * inv_freq[i].
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *
@@ -74,7 +74,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Turns one head. way 1: forward; -1: backward, for gradients. */
+/* Rotates one head. way 1: forward; -1: in the other direction, for gradients. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
 {
@@ -96,8 +96,8 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Turns all heads of x, which has the shape of `like`. way: see rope_head_ref. Gradients are not
- * rounded. */
+/* Rotates all heads of x, which has the shape of `like`. `way` is that of rope_head_ref. Gradients
+ * are not rounded. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -105,7 +105,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // own: one whole sample each
+    osh_tile *seq = NULL; // own: each tile is one whole sample
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
@@ -147,7 +147,8 @@ done:
 
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
-    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the graph computes attr
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the graph computes the
+                                                                        // attributes
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
     .scratch_cuda = osh_rope_cuda_scratch,

@@ -5,7 +5,7 @@
  *   transposed: y = x M^T
  *
  * compressed-tensors' HadamardTransform: products and sums are f64, divided by sqrt(n), then
- * rounded. Without T, M is the rotation of attr, which takes n (k + K) additions per row
+ * rounded. Without T, M is the rotation of the attributes, which needs n (k + K) additions per row
  * (tensor/rotation.h). */
 #include <assert.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of a chunk, which share one read of T
+enum { ROWS = 8 }; // rows of a chunk; they share one read of T
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -30,13 +30,13 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct rotate_rows {
-    osh_tensor to;       // view: y, or F32 [N, D] if add
+    osh_tensor to;       // view: y, or F32 [N, D] if `add` is true
     const osh_tensor *x, *T;
     const osh_rotate_attr *at;
     bool transposed, add;
 } rotate_rows;
 
-/* Adds the share of row k of T to sum [n] = x [n] T, or x T^T if transposed. */
+/* Adds the products of row k of T to sum [n] = x [n] T, or x T^T if transposed. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)
 {
@@ -104,7 +104,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_rotate_rows(cx, &m, at->r, at->transposed);
 }
 
-/* dx = dy M^T */
+/* dx = dy M^T. */
 static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

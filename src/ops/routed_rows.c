@@ -1,4 +1,5 @@
-/* routed_rows.c - the input of an expert: the rows that are routed to it, and zeros elsewhere.
+/* routed_rows.c - makes the input of an expert: rows that are routed to it are kept, all others
+ * become zeros.
  *
  *   in[0] x [N, D]     in[1] route [N, E]     out [N, D]
  *
@@ -46,7 +47,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* dx = dy for rows with route != 0 */
+/* dx = dy for rows with route != 0. */
 static osh_status routed_rows_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t D = osh_width(a->in[0]), expert = ((const osh_moe_combine_attr *)a->attr)->expert;

@@ -2,7 +2,7 @@
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *
- * `by` is f32, like a Python number times a tensor (Granite's multipliers). rounded: `by` is
+ * `by` is f32, like a Python number times a tensor (Granite's multipliers). With `rounded`, `by` is
  * rounded to the dtype of x first, like Gemma's embed_scale. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -21,7 +21,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_scale_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t n = osh_tensor_numel(a->in[0]);
-    float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32); // own: [N, D]
+    float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32); // own: x [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t i = 0; i < n; i++) x[i] *= by;

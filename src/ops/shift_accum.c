@@ -1,12 +1,12 @@
-/* shift_accum.c - D += (X0 - X)^T X. X is the input of a Linear in the quantized model, X0 its
- * input in the original model.
+/* shift_accum.c - computes D += (X0 - X)^T X. X is the input of a Linear in the quantized model, X0
+ * its input in the original model.
  *
  *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, the whole square
  *
- * The difference of each element is f32 and rounded once to the dtype of x, so that the product is
- * one of BF16 values, like that of hessian_accum. X0^T X - X^T X is the same in exact arithmetic,
- * but two large sums that nearly cancel leave the rounding errors of both. Here only the difference
- * has an error, and D is 0 if both inputs are equal. */
+ * The difference of each element is f32 and rounded once to the dtype of x, so that BF16 values are
+ * multiplied, as in hessian_accum. X0^T X - X^T X is equal in exact arithmetic, but it has the
+ * rounding errors of two large sums that nearly cancel. Here only the difference has an error, and
+ * D is 0 if both inputs are equal. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -17,7 +17,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
-    float *x = NULL, *x0 = NULL, *d = a->out[0]->data; // own: [N, I] each; view
+    float *x = NULL, *x0 = NULL, *d = a->out[0]->data; // own: x, x0 [N, I]; view: d
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -1,4 +1,4 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x with one gate for each row or for each element.
+/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row or for each element.
  *
  *   in[0] gate [N, 1] or [N, D]     in[1] x [N, D]     out y [N, D]     y may be x
  *
@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // rows of a chunk; elements in f32 at a time
+enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows of a chunk; PIECE: elements widened at a time
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -57,13 +57,14 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* With s = sigmoid(gate): dx = dy s dgate = s (1 - s) times the sum of dy x over its elements */
+/* With s = sigmoid(gate): dx = dy s, and dgate = s (1 - s) times the sum of dy x over the elements
+ * of the gate. */
 static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
     const float *dy = a->dout[0]->data;
-    float *gate = NULL, *x = NULL; // own: [N] or [N, D], [N, D]
+    float *gate = NULL, *x = NULL; // own: gate [N] or [N, D]; x [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));

@@ -1,15 +1,15 @@
-/* slice.c - copies some columns of each row: a part of the output of a fused projection.
+/* slice.c - copies some columns of each row, such as a part of the output of a fused projection.
  *
  *   in[0] x [N, W]     out y [N, W / period * (width + pad)]
  *   columns c with first <= c mod period < first + width
  *
- * An example: GPT-NeoX has q, k, v of one head after the other. With heads of 3 elements, k is
- * {first 3, width 3, period 9}:
+ * In GPT-NeoX, for example, q, k and v of one head follow each other. With heads of 3 elements, k
+ * is {first 3, width 3, period 9}:
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * period 0 is the whole row (Phi-3). `pad` zeros follow each part: DeepSeek's values are narrower
- * than its keys, and attention needs one width. */
+ * A period of 0 is the whole row (Phi-3). `pad` zeros follow each part: DeepSeek's values are
+ * narrower than its keys, and attention needs one width. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -90,7 +90,8 @@ static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on the host a copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU needs no column:
+                                                                        // this is a copy
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,

@@ -1,6 +1,6 @@
-/* ssm_scan.c - the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A head keeps
- * a vector for each of its channels. A token scales the vectors down, adds its x times its B, and
- * reads them with its C.
+/* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A
+ * head keeps a vector for each of its channels. A token scales the vectors down, adds its x times
+ * its B, and reads them with its C.
  *
  *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S
  *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]
@@ -63,12 +63,12 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
     *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
 }
 
-typedef struct whole { // all inputs, in f32
+typedef struct whole { // all inputs in f32
     float *x, *dt, *w[3], *y; // own
-    double *Z;                // own: [P, S] of a head
+    double *Z;                // own: [P, S] state of one head
 } whole;
 
-/* Runs head h of the sample at rows [row, row + n). */
+/* Computes head h of the sample in rows [row, row + n). */
 static void ssm_head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n,
                          int64_t h, osh_dtype dtype)
 {
@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one whole sample each
+    osh_tile *seq = NULL; // own: each tile is one whole sample
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -140,9 +140,9 @@ done:
  *
  *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * After the token dZ is multiplied by the decay exp(-A d), A = exp(A_log). The gradient of d is x B
- * dZ plus its share of the gradient of the decay, which is (Z before the token) dZ. A has the other
- * share. */
+ * After the token dZ is multiplied by the decay exp(-A d), A = exp(A_log). The gradient of the
+ * decay is (Z before the token) dZ. Through the decay it adds to the gradients of d and of A; the
+ * gradient of d is x B dZ plus this term. */
 
 void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
                         const double d[2], float dt, const float weights[3])
@@ -154,7 +154,8 @@ void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float g
     to[1] = rate * gates[1];
 }
 
-/* Adds the gradients of head h of a sample. Z [tokens + 1, P, S]: Z[0] is 0; dZ [P, S] is 0. */
+/* Adds the gradients of head h of a sample. Z: [tokens + 1, P, S], with Z[0] = 0. dZ: [P, S], 0 at
+ * first. */
 static void ssm_head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ,
                               const osh_tile *seq, int64_t h)
 {
@@ -205,7 +206,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one whole sample each
+    osh_tile *seq = NULL; // own: each tile is one whole sample
     double *Z = NULL;     // own: dZ [P, S], then Z [N + 1, P, S]
     whole w = {0};        // own
 

@@ -1,4 +1,4 @@
-/* stat.c - the table of statistics, and the groups of samples in which each is collected. */
+/* stat.c - the table of statistics, and the groups of samples for which they are collected. */
 #include "ops/stat.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 /* ---- the table ---- */
 
-/* Makes ranges [2, n] empty: +infinity and -infinity. */
+/* Makes ranges [2, n] empty: sets minima to +infinity and maxima to -infinity. */
 static osh_status ranges_begin(osh_ctx *cx, osh_tensor *state)
 {
     osh_status rc = OSH_OK;
@@ -20,7 +20,7 @@ done:
     return rc;
 }
 
-/* Subtracts the excess of channel_sum: row 0 becomes the sums. */
+/* Finishes channel_sum: subtracts row 1, the rounding errors, from row 0, the sums. */
 static void channel_sum_finish(osh_tensor *state)
 {
     int64_t n = state->shape[1];
@@ -87,7 +87,7 @@ osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t,
                           osh_where where)
 {
     osh_status rc = OSH_OK;
-    osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // state: own
+    osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // own: *state
     OSH_TRY(osh_tensor_new_on(cx, &state, where, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(state_empty(cx, t, state));
     *out = state, state = NULL; // give
@@ -163,7 +163,7 @@ done:
     return rc;
 }
 
-/* Rows [row, row + n) of x [N, D]. view: of x. */
+/* Returns a view of rows [row, row + n) of x [N, D]. */
 static osh_tensor rows_view(const osh_tensor *x, int64_t row, int64_t n)
 {
     osh_tensor rows = *x;

@@ -1,8 +1,8 @@
-/* token_peaks.c - the sum over tokens of the largest square of each token.
+/* token_peaks.c - adds up the largest square of each token over all tokens.
  *
  *   in[0] x [N, D]     out s F64 [1], in place: s += sum over t of max over j of x_tj^2
  *
- * modifiers/survey.c estimates the error of quantizing inputs token by token from it: the step
+ * modifiers/survey.c uses it to estimate the error of quantizing inputs token by token: the step
  * between codes is proportional to the largest value of the token, which is in another channel for
  * each token. A square is exact in double. Tokens are added one after the other: the result does
  * not depend on batches or threads. */
@@ -10,11 +10,12 @@
 
 #include <assert.h>
 
-enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // chunks at a time; tokens of one; row piece
+enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: chunks at a time; TOKENS: tokens of
+                                                   // one chunk; CHANNELS: elements at a time
 
 typedef struct peaks_job {
     const osh_tensor *x; // view
-    int64_t first;       // first token
+    int64_t first;       // first token of the chunk
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 

@@ -1,4 +1,4 @@
-/* wordsum.c - the checksum of wordsum.h on the host. */
+/* wordsum.c - computes the checksum of wordsum.h on the host. */
 #include "ops/wordsum.h"
 
 #include <string.h>

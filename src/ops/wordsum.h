@@ -2,8 +2,8 @@
  *
  *   sum of mix(w[i] ^ i K) over all words of 8 bytes, mod 2^64; the last word is padded with zeros
  *
- * K is odd and mix is a permutation of 64 bits: a change of one word always changes the sum. Words
- * may be added in any order, by any number of threads. */
+ * K is odd, and mix is a permutation of the 64-bit words. So a change of one word always changes
+ * the sum. Words may be added in any order, by any number of threads. */
 #ifndef OSH_WORDSUM_H
 #define OSH_WORDSUM_H
 #include "tensor/device.h"

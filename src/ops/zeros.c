@@ -1,4 +1,4 @@
-/* zeros.c - zeros in the shape of x: the initial value of a sum over experts.
+/* zeros.c - makes zeros in the shape of x, the initial value of a sum over experts.
  *
  *   in[0] x [N, D], not read     out [N, D] */
 #include "ops/cpu/cpu.h"

@@ -1,9 +1,10 @@
 /* check.c - reads the output again and computes checksums of the bytes on the disk, except for
- * tensors that were checked before (early.h).
+ * tensors that early.h has already checked.
  *
- * Threads read each shard from front to back in chunks, past the page cache, so several requests
- * are with the disk at a time. They take turns in the order of the chunks in the files, so the
- * bytes of a tensor go to its checksum in order, even if chunks cut the tensor. */
+ * Threads read each shard from front to back in chunks, past the page cache, so the disk has
+ * several requests at a time. The threads take turns in the order of the chunks in the files, so
+ * the bytes of a tensor are added to its checksum in order, even if the tensor is in several
+ * chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,20 +20,21 @@ typedef struct reader {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    uint8_t *room; // view: part of check.blocks
+    uint8_t *room; // view: part of `blocks` of the check
 } reader;
 
 struct check {
     const osh_emitter *e; // view
     uint64_t *sums;       // view: [n_out]
-    int64_t *order;       // own: output tensors, in the order of their bytes in the files
-    XXH3_state_t *state;  // own: of the tensor order[at]
-    int64_t at;           // index into order: tensor whose checksum is being made
+    int64_t *order;       // own: output tensors in the order of their bytes in the files
+    XXH3_state_t *state;  // own: state for the tensor order[at]
+    int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // begin of the next chunk: index into order; bytes of this tensor taken
+    int64_t next, taken;  // start of the next chunk: index in `order`; bytes of this tensor in
+                          // earlier chunks
     osh_turns turns;      // one turn for each chunk
     osh_status rc;        // status of the failed chunk with the lowest ticket
-    const reader *failed; // NULL: none
+    const reader *failed; // reader of that chunk; NULL: no chunk failed
     void *blocks;         // own: buffers of all readers in one block, for pages of 2 MiB (stream.c)
     reader *readers;      // own
     int n_readers;
@@ -41,7 +43,7 @@ struct check {
 typedef struct chunk {
     int shard;
     int64_t ticket, at, n; // bytes [at, at + n) of the file
-    int64_t first;         // index into order: its first tensor
+    int64_t first;         // index in `order` of its first tensor
 } chunk;
 
 static int check_by_offset(const void *x, const void *y, void *plan)
@@ -53,7 +55,7 @@ static int check_by_offset(const void *x, const void *y, void *plan)
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
     return (p->manifest.out[a].end > p->manifest.out[b].end) -
-           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors first
+           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors are first
 }
 
 /* True if no byte of the tensor needs to be read. */
@@ -63,8 +65,8 @@ static bool check_has_sum(const check *c, int64_t out)
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
-/* Takes the next chunk, bytes of adjacent tensors. Returns false if there is none. *rc is set for
- * each chunk. */
+/* Gets the next chunk, which is bytes of adjacent tensors. Returns false if there is none. *rc is
+ * set for each chunk. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -77,7 +79,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // between two elements
+        if (cut) // cut between two elements
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;
@@ -87,7 +89,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     return k->n;
 }
 
-/* Adds the bytes of a chunk to checksums. The caller has the turn. */
+/* Adds the bytes of a chunk to checksums. The thread has the turn. */
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;
@@ -107,7 +109,7 @@ static void check_add(check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Looks for NaN and infinities in the copies of a chunk. */
+/* Searches the copied tensors of a chunk for NaN and infinities. */
 static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;
@@ -121,8 +123,8 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Waits for the turn of a chunk, and passes it on. A failed chunk does so, too, because later
- * chunks wait for it. */
+/* Waits for the turn of a chunk, adds its bytes, and gives the turn to the next chunk. A failed
+ * chunk also does this, because later chunks wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;
@@ -184,7 +186,7 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     }
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
-    osh_mem_trim(cx); // stream.c does it, too, if the run has copies
+    osh_mem_trim(cx); // if the run has copies, stream.c does it too
     for (int i = 0; i < c->n_readers; i++)
         if (c->readers[i].running) pthread_join(c->readers[i].thread, NULL);
     if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->cx));

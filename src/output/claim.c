@@ -3,8 +3,7 @@
  *
  * A file that this program did not make is refused with its path and the reason, and stays
  * untouched. During the run another process or a person may move, remove or replace the open files.
- * The checks before the final rename make sure that it does not give the output's name to somebody
- * else's files. */
+ * The checks before the final rename make sure that no other files get the output's name. */
 #include <string.h>
 
 #include "base/inode.h"
@@ -45,7 +44,7 @@ done:
     return rc;
 }
 
-/* Fails if path, the value of `what`, is inside one of the directories. */
+/* Fails if `path`, the value of the option `what`, is inside one of the directories. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};
@@ -53,7 +52,7 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        if (rc) osh_error_clear(cx); // opening the file reports the reason later
+        if (rc) osh_error_clear(cx); // the later opening of the file reports the reason
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
                             "%s %s lies in %s, which this run would %s: want another --output",
@@ -62,7 +61,7 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
     return OSH_OK;
 }
 
-/* Checks files of the model that are links, such as the files of a cache. */
+/* Checks files of the model that are links, such as those of a cache. */
 static osh_status claim_model_links(osh_ctx *cx, const places *p, const char *model)
 {
     osh_status rc = OSH_OK;
@@ -139,7 +138,7 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
                  "no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    if (n == 1 && begun) goto done; // the run ended before it wrote anything else
+    if (n == 1 && begun) goto done; // the run has ended before it wrote anything else
     OSH_TRY(osh_claim_journal(cx, path));
 done:
     osh_strings_free(cx, names, n);
@@ -214,7 +213,7 @@ done:
     return rc;
 }
 
-/* ---- while the run writes ---- */
+/* ---- during the run ---- */
 
 static osh_status claim_fail_gone(osh_ctx *cx, const osh_emitter *e, const char *path)
 {
@@ -249,8 +248,8 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Somebody may have put another directory at e->partial between the last check and the rename. Such
- * a directory is renamed back. */
+/* Another directory may have been put at e->partial between the last check and the rename. Such a
+ * directory is renamed back. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

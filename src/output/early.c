@@ -5,9 +5,8 @@
  *   this thread        LAG bytes later: drops its pages | reads it past the page cache | compares
  *   seal               reads the rest: small tensors, and the last LAG bytes
  *
- * A tensor that cannot be read, or that differs, is left to the seal, which reports it. This check
- * does not replace barriers: the seal syncs every shard before it trusts the bytes that were
- * read. */
+ * If a tensor cannot be read or differs, the seal reads it again and reports it. This check does
+ * not replace barriers: the seal syncs every shard before it trusts the bytes that were read. */
 #include "output/early.h"
 
 #include <assert.h>
@@ -17,7 +16,7 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-enum { LAG = 32 << 20 }; // bytes; reading sooner would wait for the writeback
+enum { LAG = 32 << 20 }; // bytes; an earlier read would wait for the writeback
 
 struct osh_early {
     const osh_emitter *e; // view
@@ -26,9 +25,9 @@ struct osh_early {
     pthread_mutex_t lock;
     pthread_cond_t more;
     int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    int64_t n, next, most; // tensors queued, tensors read, capacity
-    int64_t behind;       // bytes that are queued and not read
-    bool *agrees;         // own [n_out]: the disk holds the bytes that were written
+    int64_t n, next, most; // number of tensors queued and read; capacity of the queue
+    int64_t behind;       // bytes that are queued and not yet read
+    bool *agrees;         // own [n_out]: true if the disk has the bytes that were written
     bool made, running, stop;
 };
 
@@ -99,7 +98,7 @@ void osh_early_add(osh_early *y, int64_t out)
 {
     if (!y || !osh_early_takes(&y->e->plan->budget, out)) return;
     pthread_mutex_lock(&y->lock);
-    assert(y->n < y->most); // each tensor comes once
+    assert(y->n < y->most); // each tensor is added once
     y->queue[y->n++] = out, y->behind += early_bytes(y, out);
     pthread_cond_signal(&y->more);
     pthread_mutex_unlock(&y->lock);

@@ -5,17 +5,15 @@
 #include "output/emit.h"
 
 typedef struct osh_early osh_early;
-/* Starts the thread. *out stays NULL if the plan does not ask for it. */
+/* Starts the thread. *out stays NULL if the plan does not use it. */
 osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e);
 
-/* In all functions below y may be NULL. */
 
-/* Queues an output tensor that is written and recorded. */
+/* Queues an output tensor that was written and recorded. In all functions below y may be NULL. */
 void osh_early_add(osh_early *y, int64_t out);
 /* Stops and joins the thread. */
 void osh_early_stop(osh_early *y);
-/* True if the tensor was read and the bytes are those that were written. Call it after
- * osh_early_stop. */
+/* True if the tensor was read and has the bytes that were written. Called after osh_early_stop. */
 bool osh_early_agrees(const osh_early *y, int64_t out);
 void osh_early_free(osh_ctx *cx, osh_early *y);
 #endif

@@ -11,7 +11,8 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // limits the work to check after a crash
+enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // limits of the work between two barriers,
+                                                         // which must be checked after a crash
 
 /* Fails unless the output directory is absent or empty, or may be replaced. */
 static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
@@ -256,7 +257,8 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
             osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
                 osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed)
-        j.packed[0] = j.result.codes, j.result.codes = NULL; // the modifier has packed it
+        j.packed[0] = j.result.codes, j.result.codes = NULL; // give: the modifier has already
+                                                             // packed it
     rc = osh_emit_push(cx, e, &j);
     memset(j.packed, 0, sizeof j.packed); // give: also after a failure
 done:
@@ -291,8 +293,8 @@ done:
     return rc;
 }
 
-/* Records the checksums of tensors that were read and are in no record yet, because the results so
- * far depend on them. */
+/* Records the checksums of source tensors that were read and are in no record yet, because the
+ * results so far depend on them. */
 static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -406,8 +408,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
     return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* Records tensors that are written. Marks their shards dirty only now, so that a barrier between
- * write and record does not clear the mark. */
+/* Records tensors that were written. Their shards are marked dirty only now, so that a barrier
+ * between write and record does not clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;

@@ -14,52 +14,54 @@
 #include "plan/identity.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
-#define OSH_MARK_NAME "oneshot-report.json" // marks a directory that this program made
+#define OSH_MARK_NAME "oneshot-report.json" // this file marks a directory that this program made
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
 /* Record types of the journal; docs/how-to/resume.md draws them. If a record changes,
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
-    OSH_REC_IDENTITY = 1, // JSON object
+    OSH_REC_IDENTITY = 1, // JSON object: fields of the identity
     OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n],
                           // u64 sum of the weight, text fallback ("": none), u32 m, f64 losses[m],
                           // f64 loss of all
     OSH_REC_COPY,         // u64 output tensor, u64 sum
-    OSH_REC_VOID,         // u64 output tensor: the disk holds other bytes than were written
-    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
+    OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written
+    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on the disk (~0: none)
     OSH_REC_BARRIER,      // everything recorded before it is on the disk
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
     OSH_REC_RUN,          // u64 random number that identifies files of this run elsewhere
-    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 sum)*: read, and not in a record above
-    OSH_REC_STAMPS,       // JSON object: stamps of the source's shards, valid from here on
+    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 sum)*: tensors that were read and are in
+                          // no record above
+    OSH_REC_STAMPS,       // JSON object: stamps of the source's shards, valid from this record on
     OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is now OUT.oneshot-replaced
-    OSH_REC_DISCARDED,    // records before it no longer count; their files are being removed
+    OSH_REC_DISCARDED,    // earlier records no longer count; their files are being removed
     OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
     OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a changed copy
     OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
-    OSH_REC_APPLIED       // the tuned tensors are in the output; drawn in tuned.c
+    OSH_REC_APPLIED       // the tuned tensors are in the output; tuned.c describes the record
 };
 
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1: only its record is missing
+    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1, that is written but not recorded
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH
 } osh_emit_kind;
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
-    int index;                     // Linear or subgraph
-    int n;                         // FOLDS: number of subgraphs
-    const osh_schedule *schedule;  // view: FOLDS: of the traversal that makes them
+    int index;                     // number of the Linear or subgraph
+    int n;                         // for FOLDS: number of subgraphs
+    const osh_schedule *schedule;  // view: for FOLDS: schedule of the traversal that computes them
     osh_linear_job result;         // own: codes and params of a Linear
     osh_tensor *in_scale, *in_zero; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for its tensors, allocated by the caller
-    int64_t out;                   // output tensor of a copy
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for its tensors, which the caller has
+                                          // allocated
+    int64_t out;                   // number of the output tensor of a copy
     const void *view;              // view: all bytes of a tensor
-    int64_t generation;            // SUBGRAPH: osh_emit_subgraph
+    int64_t generation;            // for SUBGRAPH: see osh_emit_subgraph
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
@@ -69,9 +71,10 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
     osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more, less;   // a job came; a job is done
+    pthread_cond_t more, less;   // signalled when a job was added; when a job is done
     osh_emit_job *first, *last;  // own
-    int n, n_views;              // jobs that are not done, with the present one; views among them
+    int n, n_views;              // n: jobs that are not done, including the current one; n_views:
+                                 // those of them with a view
     int64_t n_done;
     bool made, running, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped
@@ -79,131 +82,129 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
 
 struct osh_emitter {
     osh_emit_queue queue;
-    osh_early *early;            // own; NULL: all tensors are read again at the seal
-    bool *taken;                 // own [n_out]: written or handed over
+    osh_early *early;            // own; NULL: the seal reads all tensors
+    bool *taken;                 // own [n_out]: true if written or given to the thread
     const osh_plan *plan;  // view
     char *final, *partial; // own: paths of directories
-    char *replaced;        // own: path of the replaced output, from the rename until it is removed
+    char *replaced;        // own: path of the replaced output between the rename and its removal
     osh_identity *id;      // own
-    uint64_t run;          // OSH_REC_RUN; 0: none yet
-    osh_globals *globals;  // own; NULL: none
+    uint64_t run;          // value of OSH_REC_RUN; 0: none yet
+    osh_globals *globals;  // own; NULL: no Linear has a global scale
     osh_journal *journal;  // own
     osh_file **shards;     // own
     osh_file *dir;         // own: the open partial directory
     osh_file *old;         // own: the open directory that is replaced; NULL: none
-    osh_edges *edges;      // own: blocks that several pieces of a shard share
+    osh_edges *edges;      // own: incomplete blocks that several pieces of a shard share
     uint64_t *sums;        // own [n_out]: checksums
-    bool *written;         // own [n_out]: written and recorded
-    atomic_bool *nonfinite; // own [n_out]: a copy that has a NaN or an infinity (osh_emit_look)
-    bool *dirty;           // own [n_shards]: written since the last barrier
-    osh_stamp *stamps;     // own [shards of the source]: valid for the bytes that were read
-    bool *told;            // own [tensors of the source]: the journal has the checksum
-    int64_t n_looked;      // tensors of the source, in the order of reading, checked for `told`
-    char **fallbacks;      // own: texts of results from the journal
+    bool *written;         // own [n_out]: true if written and recorded
+    atomic_bool *nonfinite; // own [n_out]: true for a copy with a NaN or an infinity
+                            // (osh_emit_look)
+    bool *dirty;           // own [n_shards]: true if written since the last barrier
+    osh_stamp *stamps;     // own [shards of the source]: stamps that are valid for the bytes that
+                           // were read
+    bool *told;            // own [tensors of the source]: true if the journal has the checksum
+    int64_t n_looked;      // number of tensors of the source, in the order of reading, for which
+                           // `told` was checked
+    char **fallbacks;      // own: texts of results that come from the journal
     size_t n_fallbacks;
-    int64_t unsynced;      // bytes since the last barrier
+    int64_t unsynced;      // bytes written since the last barrier
     double synced_at;      // osh_now of the last barrier
     int boundary;          // osh_emit_boundary; -1: none
     int64_t generation;
     bool ours;             // the partial directory belongs to this run, which may remove it
-    bool looked;           // a Linear without output tensors is recorded (survey)
+    bool looked;           // a Linear without output tensors was recorded (survey)
     bool discard;          // osh_emitter_discard was called
-    osh_tuned tuned;       // OSH_REC_TUNED
-    bool applied;          // OSH_REC_APPLIED
+    osh_tuned tuned;       // value of OSH_REC_TUNED
+    bool applied;          // the journal has OSH_REC_APPLIED
     int64_t tuned_bytes;   // bytes of the file OSH_TUNED_NAME
     uint64_t tuned_sum;    // checksum of that file
-    uint64_t replaced_sum; // OSH_REC_REPLACED; 0: none
+    uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // complete: only the final name is missing
 };
 
-/* records.c */
-/* Computes the checksum of an output tensor from the bytes on the disk. */
+/* records.c: computes the checksum of an output tensor from the bytes on the disk. */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out);
-/* Looks for NaN and infinities in bytes [n] of a tensor, which begin with an element. */
+/* Searches bytes [n] of a tensor, which begin with an element, for NaN and infinities. */
 void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
 /* Syncs the shards, then records that everything recorded so far is on the disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 /* Records that earlier records of an output tensor no longer count. */
 osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
 
-/* emit.c */
 
-/* Writes n bytes to the file of output tensor `out`, at offset `at` (osh_edges_write). Any thread
- * may call it. */
+/* emit.c: writes n bytes to the file of output tensor `out`, at offset `at` (osh_edges_write). Any
+ * thread may call it. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at);
-/* Record a Linear whose tensors are written, and a copy that is written. sums [n_out of the
+/* Record a Linear whose tensors were written, and a copy that was written. sums: [tensors of the
  * Linear]. */
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
                                    const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
 
-/* claim.c. These functions change nothing on the disk. */
 
-/* Fails unless the partial directory is absent, is empty, or has a journal. */
+/* claim.c (its functions change nothing on the disk): fails unless the partial directory is absent,
+ * is empty, or has a journal. */
 osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
-/* Fails with `code` if the partial directory holds a file that this program did not make. */
+/* Fails with `code` if the partial directory contains a file that this program did not make. */
 osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
-/* Fails with `code` if the output to replace holds a file that this program did not make. */
+/* Fails with `code` if the output to replace contains a file that this program did not make. */
 osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails with `code` if something other than the replaced output of the journal is at
  * e->replaced. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails unless the path is a journal: a file with one name that begins like a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
-/* Sets *is if e->replaced is the replaced output of the journal, or the rest of it. */
+/* Sets *is to true if e->replaced is the replaced output of the journal, or what remains of it. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
-/* Computes the checksum of the manifest in dir; 0: there is none. */
+/* Computes the checksum of the manifest in `dir`; 0: there is none. */
 osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);
-/* Fails if another file is at a path of the output than the file that is open. */
+/* Fails if the path of an open file of the output now leads to another file. */
 osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e);
 /* Does the same check for the directory that is replaced. */
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e);
 /* Fails if the final name belongs to another directory than the one that this run wrote. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e);
 
-/* check.c: computes checksums [n_out] from the bytes on the disk. Takes the checksums of tensors
+/* check.c: computes checksums [n_out] from the bytes on the disk. Copies the checksums of tensors
  * that early.h has checked. */
 osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums);
 
-/* emit_queue.c */
 
-/* Starts the thread. It calls `work` for each job. */
+/* emit_queue.c: starts the thread. It calls `work` for each job. */
 osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work);
-/* Stops the thread after the jobs that wait. */
+/* Stops the thread after it has done the jobs that wait. */
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e);
-/* Appends a copy of j to the queue. Takes the members of j, also if it fails. Waits while the queue
- * is not empty and host memory in use is above the plan. */
+/* Appends a copy of j to the queue. Takes ownership of the members of j, also after a failure.
+ * Waits while the queue is not empty and more host memory is in use than planned. */
 osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
-/* seal.c */
 
-/* Deletes the replaced output. */
+/* seal.c: deletes the replaced output. */
 osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
 /* Renames the partial directory to the final name. */
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
 
-/* origin.c */
 
-/* Starts to take checksums of the tensors that are read from the source. */
+/* origin.c: begins to record checksums of the tensors that are read from the source. */
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
-/* Fails if the source is not the one that the journal names. Call it after the checksums of the
- * journal were taken up. */
+/* Fails if the source is not the one that the journal names. Called after the checksums of the
+ * journal were read. */
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
 /* Fails if config.json or another side file of the source changed. */
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
-/* Sets *diff (own) to the difference between the source and the source that the manifest of
- * e->final names; NULL: none. read_from: stamps in that manifest. */
+/* Sets *diff (own) to the difference between the source and the source in the manifest of e->final;
+ * NULL: none. read_from: stamps in that manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 
-/* tuned.c: takes up a record OSH_REC_TUNED or OSH_REC_APPLIED. */
+/* tuned.c: reads a record OSH_REC_TUNED or OSH_REC_APPLIED. */
 osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in,
                           osh_result *results);
 
-/* resume.c */
 
-/* Takes up the partial directory, or begins a new one. */
+/* resume.c: continues with the partial directory, or begins a new one. */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
-/* Sets *finished if e->final is the output of this run. Ends a rename that was interrupted. */
+/* Sets *finished to true if e->final is the output of this run. Completes a rename that was
+ * interrupted. */
 osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);
 #endif

@@ -2,9 +2,9 @@
  * the run goes on.
  *
  * Jobs use the memory that the plan's peak leaves free. An allocation that would go above the peak
- * waits until a job is done (osh_mem_give). A caller with a new job waits, too, while memory in use
- * is above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run had
- * been killed. A run that ends for another reason waits for the queue, so no solved result is
+ * waits until a job is done (osh_mem_give). A caller with a new job also waits while the memory in
+ * use is above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run
+ * had been killed. A run that ends for another reason waits for the queue, so no solved result is
  * lost. */
 
 #include "base/profile.h"
@@ -55,7 +55,7 @@ static void *queue_writer(void *user)
     return NULL;
 }
 
-/* Waits until a job is done. Returns false if there was none. A callback of osh_mem_give. */
+/* Waits until a job is done. Returns false if there was none. Used by osh_mem_give. */
 static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;
@@ -104,7 +104,7 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
     *q = (osh_emit_queue){0};
 }
 
-/* Fails with the error of the thread, if it had one. The caller holds the lock. */
+/* Fails with the error of the thread if it had one. The caller holds the lock. */
 static osh_status queue_failure(osh_ctx *cx, const osh_emit_queue *q)
 {
     return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;

@@ -1,20 +1,20 @@
-/* held.c - counts the bands of each group of Linears that are still to be looked at, and keeps
- * slots of memory for bands that wait for their rounding. */
+/* held.c - counts the bands of each group of Linears that must still be looked at, and keeps slots
+ * of memory for bands that wait to be rounded. */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
 typedef struct looked { // state of a Linear
-    int64_t left; // in the first Linear of a group: bands of the group that are not looked at
+    int64_t left; // in the first Linear of a group: bands of the group that must still be looked at
     float amax;   // largest magnitude so far
-    int rest;     // bands of this Linear that are not looked at
+    int rest;     // bands of this Linear that must still be looked at
 } looked;
 
 typedef struct held_slot {
-    int linear;    // Linear of the band; -1: free
+    int linear;    // Linear of the band; -1: the slot is free
     int64_t first; // first row of the band; -1: it is being read
-    uint8_t *from; // view: its rows
+    uint8_t *from; // view: rows of the band
 } held_slot;
 
 _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with OSH_HELD_SLOT");
@@ -23,12 +23,13 @@ struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
     looked *of;        // own [linears]
-    int *which; // own [n]: Linears in the order of the looks; ~i: this stream does not round i
+    int *which; // own [n]: Linears in the order of the looks; ~i: this stream does not round Linear
+                // i
     int n, next;
     int64_t n_here;    // bands of Linears that this stream rounds
-    int64_t taken;     // rows of the next Linear that are taken
+    int64_t taken;     // rows of the next Linear that were already taken
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // slots: all; free; with a band that is being rounded
+    int n_slots, n_free, n_rounding; // slots: all; free; those whose band is being rounded
     void *blocks;      // own: memory of all slots
     size_t room;       // bytes of a slot
 };
@@ -38,7 +39,7 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds the Linears that share a scale with `linear` and that are not looked at yet. */
+/* Adds the Linears that share a scale with `linear` and were not looked at yet. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;
@@ -72,7 +73,7 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
 {
     osh_status rc = OSH_OK;
     osh_held *h = NULL; // own
-    bool *here = NULL;  // own [linears]: this stream rounds it
+    bool *here = NULL;  // own [linears]: true if this stream rounds it
     *out = NULL;
     if (!g) goto done;
     OSH_NEW(cx, h, 1);

@@ -1,12 +1,12 @@
 /* held.h - the first look of a stream (stream.h) at Linears with a global scale.
  *
  * Some Linears share a global scale. The largest magnitude of all of them must be known before the
- * first of their bands is rounded, so each band is looked at before. If there is room, the band is
- * held in memory until it is rounded; else it is read again. Looks precede the rounding as far as
- * there is room.
+ * first of their bands is rounded, so each band is looked at before. If a slot is free, the band
+ * stays in memory until it is rounded; if not, it is read again. The looks are as far in advance of
+ * the rounding as there are slots.
  *
- * The output does not depend on the bands that are held. The caller holds the stream's lock in all
- * calls, except for osh_held_room. */
+ * The output does not depend on the bands that stay in memory. The caller holds the stream's lock
+ * in all calls, except for osh_held_room. */
 #ifndef OSH_HELD_H
 #define OSH_HELD_H
 #include "match/globals.h"
@@ -16,28 +16,28 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // slot to hold it in; -1: none
+    int slot;         // slot in which it stays; -1: none
 } osh_held_band;
 
-/* ids [n]: output tensors in the order of their rounding; tensors that belong to no Linear are
- * ignored. Sets *out to NULL if there is nothing to look at. Puts the largest magnitudes into g,
- * which must outlive *out. */
+/* ids [n]: output tensors in the order of their rounding; tensors of no Linear are ignored. *out is
+ * NULL if there is nothing to look at. The largest magnitudes are recorded in g, which must outlive
+ * *out. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
 /* True if the Linear may be rounded. h NULL: every Linear may. */
 bool osh_held_knows(const osh_held *h, int linear);
-/* Takes the next band to look at. A band that this stream rounds needs a free slot, unless the
- * rounding of Linear `wanted` waits for its group (-1: none waits). Returns false if there is no
- * band now. */
+/* Gets the next band to look at. A band that this stream rounds needs a free slot, unless the
+ * rounding of Linear `wanted` waits for its group (-1: no rounding waits). Returns false if there
+ * is no band now. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
-/* Returns the memory of a slot, whole blocks, large enough for any band. Needs no lock. */
+/* Returns the memory of a slot: whole blocks, enough for any band. Needs no lock. */
 uint8_t *osh_held_room(const osh_held *h, int slot);
-/* Records that a band was looked at. from: its first row, in the memory of its slot. */
+/* Records that a band was looked at. `from` is its first row, in the memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
-/* Returns the rows of the band that begins with row first; NULL: not held. The caller gives *slot
- * back after the rounding. */
+/* Returns the rows of the band that begins with row `first`. NULL: it is not in memory. The caller
+ * gives *slot back after the rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
 void osh_held_give_back(osh_held *h, int slot);
 #endif

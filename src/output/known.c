@@ -1,4 +1,4 @@
-/* known.c - lists the names of files that this program makes, and checks and removes files by the
+/* known.c - lists the names of files that this program makes; checks and removes files by this
  * list. */
 #include "output/known.h"
 
@@ -21,14 +21,14 @@ void osh_known_deinit(osh_ctx *cx, osh_known *k)
 enum {
     LASTING,
     TEMPORARY
-}; // values of names; a side file of the source is LASTING
+}; // values of `names`; a side file of the source is LASTING
 
 static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kind)
 {
     return osh_map_put(cx, k->names, name, strlen(name), kind);
 }
 
-/* Adds files that are written under a temporary name first. A killed run may leave the temporary
+/* Adds files that are written under a temporary name first. A killed run may leave such a temporary
  * file. */
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
@@ -108,7 +108,7 @@ static osh_status known_add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
     return cJSON_IsString(name) ? known_put(cx, k, name->valuestring, LASTING) : OSH_OK;
 }
 
-/* osh_json_taken.item: adds the file of a tensor in the manifest. */
+/* Adds the file of a tensor in the manifest. It is an osh_json_taken.item. */
 static osh_status known_add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
 {
     return known_add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
@@ -150,7 +150,7 @@ static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *
                                    const char *name, osh_status code)
 {
     osh_inode at = osh_inode_at(path);
-    if (at.kind == OSH_INODE_NONE) return OSH_OK; // removed in the meantime
+    if (at.kind == OSH_INODE_NONE) return OSH_OK; // another process has removed it
     if (known_has(k, name)) {
         if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) return osh_scratch_check(cx, path);
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
@@ -202,9 +202,10 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
         if (known_has(k, names[i]) && strcmp(names[i], last))
             OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     if (keep_last) goto done;
-    OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files: it must go after them
+    OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files, so it is removed after
+                                    // them
     OSH_TRY(known_remove_file(cx, k, dir, last));
-    rmdir(dir); // fails if somebody has put a file there
+    rmdir(dir); // fails if there is another file
 done:
     osh_strings_free(cx, names, n);
     return rc;

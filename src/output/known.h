@@ -1,5 +1,5 @@
-/* known.h - knows the files of a directory that this program made. Another file stops the run with
- * an error that names it, and is never deleted. */
+/* known.h - lists the files of a directory that this program made. Another file stops the run with
+ * an error that has its name, and is never deleted. */
 #ifndef OSH_KNOWN_H
 #define OSH_KNOWN_H
 #include "base/map.h"
@@ -8,22 +8,22 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard;  // every name of a shard is known: another plan may have other shards
-    bool in_place;   // the run writes into the files, so a file must not have a second name
+    bool any_shard;  // any name of a shard is accepted, because another plan may have other shards
+    bool in_place;   // the run writes to existing files, so a file must not have a second name
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
-/* Lists the files that a run of this plan puts into its partial directory, with temporary files.
- * was: journal of an earlier run with another plan that began the directory; NULL: this plan began
- * it. */
+/* Lists the files, also temporary ones, that a run of this plan puts in its partial directory.
+ * was: journal of an earlier run with another plan that began the directory; NULL: this plan
+ * began it. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was);
 /* Lists the files of a run that writes no output. */
 osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
 /* Lists the files of the finished output in dir, from its manifest. */
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
-/* Fails with `code` and the path of the first file that is not known. */
+/* Fails with `code` and the path of the first file that is not in the list. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);
-/* Removes all known files; file `last` goes last, and then the directory if it is empty. keep_last:
- * `last` and the directory stay. */
+/* Removes all files of the list; the file `last` is the last one. Then removes the directory if it
+ * is empty. keep_last: keeps `last` and the directory. */
 osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
                             bool keep_last);
 /* Removes the temporary files. */

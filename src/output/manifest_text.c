@@ -16,7 +16,7 @@
 
 typedef unsigned long long ull;
 
-/* Returns the tensor of the source that output tensor i is made of. */
+/* Returns the source tensor from which output tensor i is made. */
 static int64_t manifest_source(const osh_plan *p, int64_t i)
 {
     const osh_out_tensor *o = &p->manifest.out_info[i];
@@ -25,7 +25,7 @@ static int64_t manifest_source(const osh_plan *p, int64_t i)
     return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
-/* Returns the fate of output tensor i, and the name of its source. */
+/* Returns how output tensor i is made, and the name of its source. */
 static const char *manifest_rule(const osh_plan *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->manifest.out_info[i];
@@ -34,7 +34,7 @@ static const char *manifest_rule(const osh_plan *p, int64_t i, const char **sour
     if (o->source < 0 && s == p->match.linears[o->linear].out.bias) return "changed";
     bool kept = o->source < 0 && p->match.linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->match.linears[o->linear].kept)
-        return "quantized"; // a scale of a cache
+        return "quantized"; // it is a scale of a cache
     if (o->source < 0 && !kept)
         return p->match.linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(&p->rewrites, s) || osh_is_tuned(&p->manifest, s) ||
@@ -100,7 +100,7 @@ done:
     return rc;
 }
 
-/* Writes the bits of the factors, eight hexadecimal digits each. */
+/* Writes the bits of the factors as eight hexadecimal digits each. */
 static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_fold *f)
 {
     osh_status rc = OSH_OK;
@@ -137,7 +137,7 @@ static osh_status manifest_put_file(osh_ctx *cx, osh_buf *b, const char *dir, co
     uint64_t sum = 0;
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(path)) goto done; // an output of one shard has no index
+    if (!osh_file_exists(path)) goto done; // an output with one shard has no index
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
     OSH_TRY(osh_buf_printf(cx, b, "%s\n    {", *first ? "" : ","));
     *first = false;
@@ -169,16 +169,16 @@ done:
     return rc;
 }
 
-/* ---- the file, written in pieces, because the text of 20,000 modules takes 10 MB ---- */
+/* ---- the file, written in pieces, because the text of 20,000 modules has 10 MB ---- */
 
 enum { PIECE = 1 << 16 };
 typedef struct writing {
     const osh_emitter *e;
     const osh_result *results;
     osh_file *f; // view
-    int64_t at;  // bytes of the file so far
-    osh_buf b;   // own: the bytes after them
-    XXH3_state_t *sum; // own: of the bytes of the file so far
+    int64_t at;  // bytes written to the file so far
+    osh_buf b;   // own: bytes that follow them
+    XXH3_state_t *sum; // own: checksum state of the bytes of the file so far
 } writing;
 
 /* The last member of the manifest, with the checksum of all bytes before it. */

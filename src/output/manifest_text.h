@@ -1,5 +1,5 @@
 /* manifest_text.h - writes and reads oneshot-manifest.json, which lists the sources of the output
- * and the fate of every tensor. */
+ * and what happened to every tensor. */
 #ifndef OSH_MANIFEST_TEXT_H
 #define OSH_MANIFEST_TEXT_H
 #include "base/buf.h"
@@ -10,14 +10,15 @@
 /* Writes the manifest to path, with checksums of e's finished files. Each tensor has one line. */
 osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,
                               const osh_result *results);
-/* Reads the manifest in dir. *rest (own) gets all but the long lists "modules", "tensors" and
- * "folds"; rest may be NULL. list: names one of these lists and a callback for its items; NULL:
- * none. */
+/* Reads the manifest in dir. *rest (own) gets all members but the long lists "modules", "tensors"
+ * and "folds"; rest may be NULL. `list` has the name of one of these lists and a callback for its
+ * items; it may be NULL. */
 osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
                              void *user);
-/* Compares the manifest's own checksum, which is its last member, with its text before that. *sum:
- * of the text; *said: what the member says; *has: it is there, as osh_manifest_write writes it. */
+/* Compares the checksum of the manifest that is its last member with the text before it. *sum:
+ * checksum of the text; *said: value of the member; *has: true if the member exists in the form of
+ * osh_manifest_write. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
-/* Appends an item for each output tensor: the list "tensors" of the plan's JSON. */
+/* Appends an item for each output tensor to the list "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
 #endif

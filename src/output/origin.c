@@ -1,9 +1,9 @@
 /* origin.c - checks that the source still has the bytes that were read.
  *
- * The checksum of each tensor is taken while it is read (io/ckpt_sums.c), and is in the journal and
- * in the manifest. A shard with an unchanged stamp (size, inode, times) is trusted. If the stamp
- * changed, the tensors that were read are read again. The same bytes with another time are the same
- * source; other bytes end the run. */
+ * The checksum of each tensor is computed while it is read (io/ckpt_sums.c). It is in the journal
+ * and in the manifest. A shard with an unchanged stamp (size, inode, times) is trusted. If the
+ * stamp changed, the tensors that were read are read again. If the bytes are the same, the source
+ * is the same, whatever its times are; other bytes end the run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ done:
     return rc;
 }
 
-/* Reads the shard again. Sets *diff (own) to the difference. Without one, keeps the present stamp
- * for later checks. */
+/* Reads the shard again. Sets *diff (own) to the difference. If there is none, keeps the current
+ * stamp for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
@@ -47,7 +47,8 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
         if (last)
             OSH_TRY(
-                osh_path_settle(cx, osh_st_path(ck->shards[s]))); // for a stamp that can be trusted
+                osh_path_settle(cx, osh_st_path(ck->shards[s]))); // waits until the stamp can be
+                                                                  // trusted
         OSH_TRY(origin_reread_shard(cx, &diff, e, s));
         if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
     }
@@ -70,14 +71,14 @@ done:
     return rc;
 }
 
-/* True if the JSON object has the present stamp of the shard, and the stamp can be trusted. */
+/* True if the JSON object has the current stamp of the shard, and the stamp can be trusted. */
 static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
     return !e->stamps[s].fresh &&
            osh_identity_has_stamp(e->id, e->plan->in.ck->shard_names[s], stamps);
 }
 
-/* Reads the last stamps of the shards in the journal. */
+/* Reads the last record of stamps in the journal. */
 static osh_status origin_read_stamps(osh_ctx *cx, cJSON **out, const osh_emitter *e)
 {
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
@@ -114,8 +115,8 @@ done:
     return rc;
 }
 
-/* osh_json_taken.item: takes the checksum of a source tensor from the manifest, as if the tensor
- * had just been read. */
+/* Records the checksum of a source tensor in the manifest as if the tensor had just been read. It
+ * is an osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const osh_checkpoint *ck = user;
@@ -135,7 +136,8 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums: nothing was read
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums, because nothing was
+                                                       // really read
 done:
     return rc;
 }

@@ -1,17 +1,17 @@
-/* records.c - barriers and void records of the journal. A barrier says that everything recorded
- * before it is on the disk. A void record says that the earlier records of an output tensor do not
- * count. */
+/* records.c - writes barriers and void records to the journal. A barrier means that everything
+ * recorded before it is on the disk. A void record means that the earlier records of an output
+ * tensor do not count. */
 #include <string.h>
 
 #include "base/profile.h"
 #include "output/emit_impl.h"
 
-/* Syncs the shards first, and then writes the record. If a sync fails, the shard may have lost any
- * page since the last barrier, and a second sync would not report it. So the journal goes back to
- * the last barrier. */
+/* Syncs the shards, then writes the record. If a sync fails, the shard may have lost any page since
+ * the last barrier, and a second sync would not report this. So the journal returns to the last
+ * barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
-    osh_status rc = osh_emit_still_held(cx, e); // if not, the work is lost: better to fail now
+    osh_status rc = osh_emit_still_held(cx, e); // fails now if the work would be lost
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);

@@ -1,4 +1,4 @@
-/* resume.c - takes up a partial directory at the end of its journal, or begins a new one.
+/* resume.c - continues with a partial directory at the end of its journal, or begins a new one.
  *
  * The bytes of records before the last barrier are on the disk. The bytes of later records are read
  * again, because a machine that loses its power may keep a record and lose the bytes. */
@@ -14,9 +14,9 @@
 #include "schedule/tuning.h"
 #include "store/scratch.h"
 
-enum { DIRECT_SHARDS = 256 }; // each takes a second descriptor, and a process may have 1024
+enum { DIRECT_SHARDS = 256 }; // each needs a second descriptor, and a process may have 1024
 
-/* Removes all known files of the partial directory and its scratch directory. */
+/* Removes the partial directory's files that this program made, and its scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -25,14 +25,15 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
     OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
     OSH_TRY(osh_scratch_remove(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->journal));
-    if (osh_journal_count(e->journal)) { // first the records that name the files become invalid
+    if (osh_journal_count(e->journal)) { // the records that name the files become invalid first
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
     }
     OSH_TRY(
-        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal holds the lock
+        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal stays, because
+                                                                       // it is locked
     OSH_TRY(osh_dir_sync(cx, e->partial));
-    OSH_TRY(osh_journal_clear(cx, e->journal)); // only after the files, which its identity names
+    OSH_TRY(osh_journal_clear(cx, e->journal)); // after the files, which its identity names
 done:
     osh_known_deinit(cx, &k);
     osh_free(cx, scratch);
@@ -103,12 +104,12 @@ done:
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    bool verify;   // the record is after the last barrier
-    int64_t n_bad; // records whose bytes were lost
-    bool *lost;    // own [n_out]: the record does not count
+    bool verify;   // the record is after the last barrier, so its bytes must be checked
+    int64_t n_bad; // number of records whose bytes were lost
+    bool *lost;    // own [n_out]: true if the record does not count
 } replay;
 
-/* Sets *ok if the output tensors [first, first + n) have the recorded checksums. */
+/* Sets *ok to true if the output tensors [first, first + n) have the recorded checksums. */
 static osh_status replay_still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +123,7 @@ done:
     return rc;
 }
 
-/* Takes up the checksum of a source tensor that an earlier run read. */
+/* Records the checksum of a source tensor that an earlier run has read. */
 static osh_status replay_take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
 {
     e->told[tensor] = true;
@@ -250,13 +251,13 @@ static void replay_take_void(replay *r, osh_reader *in)
     bool tuned =
         e->tuned.kept &&
         (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
-    if (tuned) e->applied = false; // the file of tuned tensors has it
+    if (tuned) e->applied = false; // the file of tuned tensors still has its bytes
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    e->boundary = -1, e->generation = -1; // later subgraphs start from the tokens
+    e->boundary = -1, e->generation = -1; // later subgraphs start from the token ids
 }
 
 static void replay_take_subgraph(replay *r, osh_reader *in)
@@ -274,7 +275,7 @@ static void replay_take_run(replay *r, osh_reader *in)
     if (!in->bad) r->e->run = run;
 }
 
-/* Returns the last record of a type; NULL: none. */
+/* Returns the last record of a type. NULL: there is none. */
 static const osh_journal_record *journal_find_record(const osh_journal *j, uint32_t type)
 {
     for (int64_t i = osh_journal_count(j) - 1; i >= 0; i--)
@@ -282,7 +283,7 @@ static const osh_journal_record *journal_find_record(const osh_journal *j, uint3
     return NULL;
 }
 
-/* Returns the last OSH_REC_REPLACED; 0: none. */
+/* Returns the value of the last OSH_REC_REPLACED. 0: there is none. */
 static uint64_t journal_find_replaced(const osh_journal *j)
 {
     const osh_journal_record *rec = journal_find_record(j, OSH_REC_REPLACED);
@@ -308,7 +309,7 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
-    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has read it
+    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has already read it
     default: in.bad = true;
     }
     if (in.bad || in.left)
@@ -357,8 +358,8 @@ done:
     return rc;
 }
 
-/* Fails if the journal has the identity of another run. Sets *found if it has the identity of this
- * run. */
+/* Fails if the journal has the identity of another run. Sets *found to true if it has the identity
+ * of this run. */
 static osh_status resume_check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
 {
     osh_status rc = OSH_OK;
@@ -383,7 +384,7 @@ done:
     return rc;
 }
 
-/* Draws the random number of the run and records it. */
+/* Chooses the random number of the run and records it. */
 static osh_status resume_draw_run(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -399,7 +400,7 @@ done:
     return rc;
 }
 
-/* Begins a new partial directory. The names of the files are on the disk before a record mentions
+/* Begins a new partial directory. The names of the files are on the disk before a record names
  * them. */
 static osh_status resume_begin_new(osh_ctx *cx, osh_emitter *e)
 {
@@ -419,7 +420,7 @@ done:
     return rc;
 }
 
-/* Opens and locks the partial directory. Sets *fresh if this call made it. */
+/* Opens and locks the partial directory. Sets *fresh to true if this call has made it. */
 static osh_status resume_enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
 {
     osh_status rc = OSH_OK;
@@ -446,7 +447,8 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    if (!found) e->replaced_sum = 0; // so osh_claim_replaced refuses the only copy of an old output
+    if (!found) e->replaced_sum = 0; // then osh_claim_replaced refuses to remove the only copy of
+                                     // an old output
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
         e->ours = true;
@@ -456,7 +458,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_TRY(resume_open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
     e->ours = true;
-    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record was lost
+    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the number was lost
     for (int s = 0; s < e->plan->manifest.n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
@@ -485,8 +487,8 @@ done:
     return rc;
 }
 
-/* Ends a rename that was interrupted: if the final directory has a journal, the process ended after
- * the rename and before the removal of the journal. */
+/* Completes a rename that was interrupted. If the final directory has a journal, the process ended
+ * after the rename and before it removed the journal. */
 static osh_status resume_finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
 {
     osh_status rc = OSH_OK;

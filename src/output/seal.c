@@ -1,5 +1,6 @@
 /* seal.c - ends a run: reads the output again and compares it, adds side files, config.json, index,
- * manifest and reports, and gives the directory its final name. Each step may be repeated. */
+ * manifest and reports, and gives the directory its final name. Each step can be repeated after an
+ * interruption. */
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ done:
     return rc;
 }
 
-/* Writes the map of the experts that are left, if the recipe asks for it. */
+/* Writes the list of the remaining experts if the recipe asks for it. */
 static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -119,7 +120,7 @@ done:
     return rc;
 }
 
-/* Removes leftovers of killed runs: temporary files, and activations that no run took up. */
+/* Removes files that killed runs have left: temporary files, and activations that no run used. */
 static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -162,7 +163,7 @@ done:
     return rc;
 }
 
-/* Renames the old output. The journal records it first, for a run that goes on. */
+/* Renames the old output. The journal records this first, for a run that continues. */
 static osh_status seal_put_aside(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -179,8 +180,8 @@ done:
     return rc;
 }
 
-/* The journal is removed last: while it is in the final directory, an earlier step may be
- * missing. */
+/* The journal is removed last. If the final directory has a journal, an earlier step may not be
+ * done. */
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -245,8 +246,9 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_write_report(cx, e, report));
         OSH_TRY(seal_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
-        OSH_TRY(osh_emit_still_held(cx, e)); // also after the last writes
-        OSH_TRY(osh_emit_check_source(cx, e, false)); // it may have changed again
+        OSH_TRY(osh_emit_still_held(cx, e)); // checked again after the last writes
+        OSH_TRY(osh_emit_check_source(cx, e, false)); // checked again, because it may have changed
+                                                      // since
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

@@ -1,11 +1,11 @@
 /* stream.c - the worker threads of a stream.
  *
- *   worker:  take a band | read | compute (limited by the program's threads) | its turn | write
+ *   worker:  take a band | read | compute (on all threads of the program) | its turn | write
  *       or:  take a band to look at (held.h) | read | look
  *
- * Turns come in the order of the bands. In its turn a band is added to its tensor's checksum. It
- * gives the bytes after its last whole block to the next band, so all of a tensor except its ends
- * is written in whole blocks. */
+ * Turns come in the order of the bands. In its turn a band is added to its tensor's checksum. The
+ * bytes after its last whole block are written with the next band, so all of a tensor except its
+ * ends is written in whole blocks. */
 #include "output/stream.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ typedef struct worker {
     pthread_t thread;
     bool running;
     osh_file *source;   // own: open shard of the source
-    int64_t shard;      // its number
-    uint8_t *in, *out;  // view: parts of stream.blocks
+    int64_t shard;      // number of this shard
+    uint8_t *in, *out;  // views: parts of stream.blocks
     void *codes;        // own
     double *sums;       // own
 } worker;
@@ -34,25 +34,26 @@ typedef struct worker {
 struct stream {
     osh_emitter *e;     // view
     osh_mem_class class; // class of its memory
-    const int64_t *ids; // view [n]: output tensors; for a Linear its first one
-    int64_t n, next;    // next: index into ids
+    const int64_t *ids; // view [n]: output tensors; for a Linear its first tensor
+    int64_t n, next;    // next: next index in `ids`
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // own until its last band is taken: tensor whose bands are being taken
-    osh_item *first, *last;    // own: finished tensors
-    osh_held *held;        // own: Linears that are looked at first; NULL: none
-    pthread_cond_t may_take; // a band was looked at, or a slot or other memory became free
-    int64_t stays, stays_most; // bytes that unfinished Linears keep; limit
-    int64_t largest;    // largest of these per Linear
+    osh_item *now; // tensor whose bands are being taken; own until its last band is taken
+    osh_item *first, *last;    // own: list of finished tensors
+    osh_held *held;        // own: Linears that must be looked at first; NULL: none
+    pthread_cond_t may_take; // signalled when a band was looked at, or a slot or other memory
+                             // became free
+    int64_t stays, stays_most; // bytes that unfinished Linears keep, and their limit
+    int64_t largest;    // most of these bytes for one Linear
     osh_turns turns;       // one turn for each band
-    bool last_one;         // the last stream of the run
+    bool last_one;         // this is the last stream of the run
     int computing, n_computing, n_running;
     osh_status rc;         // status of the failed band with the lowest ticket
     int64_t failed_ticket;
-    const worker *failed;  // NULL: none
-    /* own: buffers of all workers in one block, so that the system may map it by pages of 2 MiB. A
-     * request to the disk then names few pages, which makes reads from a virtual disk 2.4 times as
-     * fast. */
+    const worker *failed;  // worker of that band; NULL: no band failed
+    /* own: buffers of all workers in one block, so that the system can map it with pages of 2 MiB.
+     * A request to the disk then names few pages, which makes reads from a virtual disk 2.4 times
+     * as fast. */
     void *blocks;
     worker *workers;       // own
     int n_workers;
@@ -65,12 +66,12 @@ typedef struct band {
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // slot that holds it; -1: the band must be read
-    uint8_t *held;            // view: its rows in the slot
+    int slot;                 // slot in which it is; -1: the band must be read
+    uint8_t *held;            // view: its rows in this slot
 } band;
 
-/* Returns the Linear that comes next, if none of its bands was taken; -1: another tensor comes
- * next. */
+/* Returns the Linear that comes next if none of its bands was taken. -1: the next tensor is no
+ * Linear. */
 static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -87,8 +88,8 @@ static bool stream_has_room(const stream *s, int linear)
            s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
-/* Waits for a band. Returns true with *look if there is a band to look at; else there is a band to
- * round, or none is left. The caller holds the lock. */
+/* Waits for work. If there is a band to look at, returns true and sets *look. If not, there is a
+ * band to round, or no band is left. The caller holds the lock. */
 static bool stream_wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, osh_status *rc)
 {
     while (!stream_is_empty(s) && !(*rc = osh_check_interrupt(cx))) {
@@ -101,8 +102,8 @@ static bool stream_wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, os
     return false;
 }
 
-/* Takes the next band. Returns true with *look for a band to look at, and else *b. b->it is NULL if
- * none is left. */
+/* Gets the next band. For a band to look at, returns true and sets *look; else sets *b. b->it is
+ * NULL if no band is left. */
 static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_status *status)
 {
     osh_status rc = OSH_OK;
@@ -121,7 +122,7 @@ static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, os
     if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows)
-        s->now = NULL; // give: to the workers with its bands
+        s->now = NULL; // give: to the workers that have its bands
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
@@ -140,7 +141,7 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 typedef struct source_part { // rows of a tensor of the source
     const osh_ckpt_tensor *t; // view
     int64_t first;            // first byte
-    size_t n, element;        // bytes; alignment that the first byte needs in memory
+    size_t n, element;        // n: bytes; element: alignment that the first byte needs in memory
 } source_part;
 
 static source_part band_source_part(const osh_plan *p, const band *b)
@@ -151,7 +152,7 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads rows into room, which has whole blocks. *from: the first row, inside of room. */
+/* Reads rows to `room`, which has whole blocks. *from: the first row, inside of `room`. */
 static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                    uint8_t **from)
 {
@@ -171,7 +172,7 @@ static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r,
     OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
-        *from = memmove(room, *from, r->n); // the file's header has an odd length
+        *from = memmove(room, *from, r->n); // needed if the length of the file's header is odd
 done:
     osh_profile_end(cx, scope);
     return rc;
@@ -185,7 +186,8 @@ static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
-                          .keep_w = true, // the checksum of the source is made of it later
+                          .keep_w = true, // w must not change, because the checksum of the source
+                                          // is computed from it later
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
     rc = m->type->compress(cx, m, &job, 1, NULL, 0);
@@ -205,7 +207,8 @@ done:
     return rc;
 }
 
-/* Waits until fewer than osh_threads workers compute. The other workers may wait for the disk. */
+/* Waits until fewer than osh_threads workers compute. The others may wait for the disk at that
+ * time. */
 static void stream_begin_work(stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -222,8 +225,8 @@ static void stream_end_work(stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads rows and calls stream_begin_work, also if it fails. The call comes before the read if the
- * rows must be decoded, and after it otherwise. */
+/* Reads rows and calls stream_begin_work, also after a failure. It is called before the read if the
+ * rows must be decoded, and else after it. */
 static osh_status worker_read_and_begin(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                         uint8_t **from)
 {
@@ -259,8 +262,8 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
     memcpy((uint8_t *)to->data + (size_t)first_row * row, from->data, osh_tensor_bytes(from));
 }
 
-/* Adds a band to the checksums, errors and scales of its tensor. Sets the bytes [*n] at *from that
- * are to be written at offset *at. The caller has the turn. */
+/* Adds a band to the checksums, errors and scales of its tensor. Sets *from, *n and *at to the
+ * bytes that must be written and their offset. The caller has the turn. */
 static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
     osh_item *it = b->it;
@@ -291,8 +294,8 @@ static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status r
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits for the turn of a band, and passes it on. A failed band does so, too, because later bands
- * wait for it. */
+/* Waits for the turn of a band, adds the band, and gives the turn to the next one. A failed band
+ * also does this, because later bands wait for it. */
 static void band_take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n,
                            int64_t *at)
 {
@@ -419,7 +422,7 @@ static osh_status stream_worker_open(osh_ctx *cx, worker *w, const osh_band_room
     OSH_TRY(osh_ctx_fork(&w->cx, cx));
     osh_ctx_alone(w->cx);
     osh_mem_use(w->cx, w->s->class);
-    w->s->n_running++; // before the thread starts
+    w->s->n_running++; // counted before the thread starts
     if ((w->running = osh_thread_start(&w->thread, stream_work, w))) goto done;
     w->s->n_running--;
     rc = osh_fail(cx, OSH_E_NOMEM, "cannot start a thread for bands of tensors");
@@ -499,11 +502,11 @@ static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
     osh_mem_use(cx, old);
-    if (s->last_one) osh_mem_trim(cx); // gives free memory back while the disk is busy
+    if (s->last_one) osh_mem_trim(cx); // returns free memory to the system while the disk is busy
     osh_status followed = stream_follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
-    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // the caller may read the written tensors
+    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // then the caller can read the written tensors
 done:
     for (int i = 0; i < s->n_workers; i++) stream_worker_close(cx, &s->workers[i]);
     osh_item_free(cx, s->now);
@@ -530,8 +533,8 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     return n;
 }
 
-/* Orders output tensors by shard and name. A file is sorted by dtype and then by name, so this
- * order writes its sections side by side, with few open blocks. */
+/* Orders output tensors by shard and name. A file is sorted by dtype and then by name, so in this
+ * order its sections are written in parallel, with few incomplete blocks. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
@@ -540,7 +543,7 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales that the stream itself does not find. */
+/* Finds the global scales that the stream does not find itself. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -571,7 +574,8 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
                         : -1;
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget,
-                                 joint); // an earlier run may have written it, but a look needs it
+                                 joint); // an earlier run may have written it, but the look is
+                                         // needed
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->match.linears[job->linears[i]].out.first;
     }

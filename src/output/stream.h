@@ -1,9 +1,9 @@
 /* stream.h - rounds and copies tensors in bands of rows.
  *
  * Several threads read, compute and write, each with a band of its own. They read past the page
- * cache, and several requests are with the disk at a time. A Linear whose modifier works by rows is
- * never in memory as a whole, and neither is a copied tensor, so memory does not grow with the size
- * of a tensor. Checksums and sums of errors take up the bands in the order of the rows, so nothing
+ * cache, so that the disk has several requests at a time. A copied tensor, or a Linear whose
+ * modifier works by rows, is never in memory as a whole, so memory does not grow with the size of a
+ * tensor. Bands are added to checksums and sums of errors in the order of the rows, so nothing
  * depends on the number of threads. */
 #ifndef OSH_STREAM_H
 #define OSH_STREAM_H
@@ -13,14 +13,15 @@
 typedef struct osh_stream_job {
     const int *linears; // view: [n] Linears of the plan
     int n;
-    bool copies; // does the work of osh_stream_copies, too
-    /* Called on the caller's thread for each finished Linear, in this order. May be NULL. */
+    bool copies; // also does the work of osh_stream_copies
+    /* Called on the caller's thread for each finished Linear, in the order of `linears`. May be
+     * NULL. */
     osh_status (*finished)(osh_ctx *cx, void *user, int linear, double nmse);
     void *user;
 } osh_stream_job;
 /* Rounds and emits Linears. */
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job);
-/* Writes the copied tensors that are not written yet. which [n_out of the plan]: only these; NULL:
- * all. */
+/* Writes the copied tensors that are not yet written. which [n_out of the plan]: true for those to
+ * write; NULL: all. */
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

@@ -1,4 +1,4 @@
-/* stream_item.c - makes the state of a tensor in a stream, and finishes the tensor. */
+/* stream_item.c - makes the state of a tensor in a stream, and completes the tensor. */
 #include "output/stream_item.h"
 
 #include "budget/bands.h"
@@ -64,7 +64,7 @@ done:
     return rc;
 }
 
-/* Writes all tensors of a Linear except tensor 0, whose bands are written, and records the
+/* Writes all tensors of a Linear except tensor 0, whose bands are already written, and records the
  * Linear. */
 static osh_status item_finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
 {
@@ -103,7 +103,7 @@ osh_status osh_item_finish(osh_ctx *cx, osh_emitter *e, osh_item *it)
     if (it->linear >= 0) return item_finish_linear(cx, e, it);
     OSH_TRY(osh_checkpoint_saw(cx, p->in.ck, p->manifest.out_info[it->out].source,
                                it->source ? XXH3_64bits_digest(it->source)
-                                          : sum)); // NULL: an unchanged copy
+                                          : sum)); // NULL: the copy is unchanged
     OSH_TRY(osh_emit_written_copy(cx, e, it->out, sum));
 done:
     return rc;

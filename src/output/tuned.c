@@ -1,4 +1,4 @@
-/* tuned.c - writes the file of tuned tensors, and copies it into the shards.
+/* tuned.c - writes the file of tuned tensors, and copies the tensors to the shards.
  *
  *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*      little-endian
  *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,
@@ -18,7 +18,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors for the record
+    osh_buf errors; // own: errors that the record will have
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }
@@ -66,7 +66,8 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(
-        osh_emit_barrier(cx, e)); // a resume does not compare older records with replaced tensors
+        osh_emit_barrier(cx, e)); // so a resumed run does not compare older records with replaced
+                                  // tensors
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
 done:
@@ -109,7 +110,7 @@ done:
     return rc;
 }
 
-/* Takes up a record OSH_REC_TUNED. */
+/* Reads a record OSH_REC_TUNED. */
 static void tuned_take_record(osh_emitter *e, osh_reader *in, osh_result *results)
 {
     osh_tuned t = {.known = true,
@@ -164,7 +165,7 @@ void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w)
     osh_free(cx, w);
 }
 
-/* ---- into the shards ---- */
+/* ---- copies to the shards ---- */
 
 static void tuned_update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
 
@@ -184,7 +185,7 @@ done:
     return rc;
 }
 
-/* Copies the tensor whose head is at *at of the file into its shard, and moves *at to the next
+/* Copies the tensor whose head is at *at in the file to its shard, and moves *at to the next
  * one. */
 static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at,
                                     osh_buf *record)
@@ -246,7 +247,7 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    if (!e->plan->schedule.tune.steps) { // this run does not tune: the record is from another run
+    if (!e->plan->schedule.tune.steps) { // this run does not tune: another run has made the record
         in->bad = true;
         goto done;
     }

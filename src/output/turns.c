@@ -1,4 +1,4 @@
-/* turns.c - keeps a list of waiting threads, each with a condition of its own. */
+/* turns.c - keeps a list of waiting threads; each thread has its own condition variable. */
 #include "output/turns.h"
 
 struct osh_turn {

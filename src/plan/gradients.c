@@ -1,5 +1,5 @@
-/* gradients.c - decides if a survey can use gradients: every op between a Linear and the output
- * head must have one. */
+/* gradients.c - decides whether a survey can use gradients: every op between a Linear and the
+ * output head must have one. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
@@ -12,7 +12,8 @@ static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, co
     return p->gradients_not ? OSH_OK : OSH_E_NOMEM;
 }
 
-/* Sets seen[v] for the outputs of Linears, or p->gradients_not if one has no gradient. */
+/* Sets seen[v] to true for the outputs of Linears. Sets p->gradients_not if an output has no
+ * gradient. */
 static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
     const osh_graph *g = p->in.graph;
@@ -47,7 +48,7 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value: its gradient is theirs. */
+/* True if only Linears read the value, so that its gradient is that of their inputs. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

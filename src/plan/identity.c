@@ -1,5 +1,6 @@
-/* identity.c - makes and compares the fields that decide the bytes. A shard is identified by its
- * size and header; its tensors are identified when they are read (output/origin.c). */
+/* identity.c - makes and compares the fields that decide the bytes of an output. A shard is
+ * identified by its size and header; its tensors are identified when they are read
+ * (output/origin.c). */
 #include "plan/identity.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
-    name = value = NULL; // given, also on failure
+    name = value = NULL; // the callee owns them now, also after a failure
 done:
     osh_free(cx, name);
     osh_free(cx, value);
@@ -101,7 +102,7 @@ done:
     return rc;
 }
 
-/* Adds all files of the source but config.json. */
+/* Adds all files of the source except config.json. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -209,7 +210,7 @@ done:
     return rc;
 }
 
-/* Adds the items of a list, one a line. */
+/* Adds the items of a list, one per line. */
 static osh_status identity_add_list(osh_ctx *cx, osh_identity *id, const char *name,
                                     const osh_strs *list)
 {
@@ -250,7 +251,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // without products the bytes are the same on all
+        if (!p->in.device) { // without products the bytes are equal on all machines
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
@@ -284,7 +285,7 @@ done:
     return rc;
 }
 
-/* Returns the value of a field; NULL: no such field. */
+/* Returns the value of a field. NULL: there is no such field. */
 static const char *identity_value(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)

@@ -1,9 +1,9 @@
 /* mixed.c - chooses a candidate for each unit. The candidates of a unit on the lower convex hull of
- * (bytes, loss) form a chain of steps, each of which saves less per byte than the one before. The
+ * (bytes, loss) form a chain of steps, each of which saves less per byte than the previous one. The
  * steps of all units are taken by falling savings per byte while they fit. If a step does not fit,
  * the choice so far with a fraction of that step would be the optimum of the relaxed problem, in
- * which a unit may be between two candidates: its loss is the bound. The remaining bytes are given
- * to single units while a change fits. */
+ * which a unit may be between two candidates: its loss is the bound. The remaining bytes are used
+ * for changes of single units as long as one fits. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -19,8 +19,8 @@
 
 /* ---- units ---- */
 
-/* Returns the length of the part of a name that all experts of a layer share, up to "experts"; 0:
- * not an expert. */
+/* Returns the length of the part of a name, up to "experts", that all experts of a layer share. 0:
+ * the name is not that of an expert. */
 static size_t experts_prefix(const char *name)
 {
     static const char mark[] = ".experts.";
@@ -29,7 +29,7 @@ static size_t experts_prefix(const char *name)
                ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* Returns the name of the module's unit. own; NULL: no memory. */
+/* Returns the name (own) of the module's unit. NULL: no memory. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -82,7 +82,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
 {
     osh_status rc = OSH_OK;
     osh_mixed *m = NULL;  // own
-    osh_map *first = NULL; // own: name and scheme -> unit
+    osh_map *first = NULL; // own: name and scheme -> index of the unit
     char *name = NULL, *key = NULL; // own
     OSH_NEW(cx, m, 1);
     OSH_NEW(cx, m->units, p->match.n_linears);
@@ -167,12 +167,12 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Fills in the candidates on the lower hull, by rising bytes and falling loss. Returns their
+/* Lists the candidates on the lower hull, by rising bytes and falling loss. Returns their
  * number. */
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    for (int i = 0; i < u->n; i++) { // candidates of several formats come in any order
+    for (int i = 0; i < u->n; i++) { // candidates of several formats are in any order
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
             by_bytes[at] = by_bytes[at - 1];
@@ -199,7 +199,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Makes the single change that saves most among those that fit. False: no change saves anything. */
+/* Makes the single change that saves most among those that fit. Returns false if no change saves
+ * anything. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
@@ -320,7 +321,7 @@ done:
 /* ---- the recipe ---- */
 
 typedef struct lists { // targets of each group
-    osh_recipe_group *groups; // own; names and modules too
+    osh_recipe_group *groups; // own, including names and modules
     size_t n;
 } lists;
 
@@ -334,8 +335,8 @@ static void lists_deinit(osh_ctx *cx, lists *l)
     osh_free(cx, l->groups);
 }
 
-/* Returns a module's target; for an expert a regex of all experts of the layer with that leaf,
- * since there are many. own; NULL: no memory. */
+/* Returns the target (own) of a module. For an expert it is a regex for all experts of the layer
+ * with the same leaf, because there are many. NULL: no memory. */
 static char *module_target(osh_ctx *cx, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -355,7 +356,7 @@ static char *module_target(osh_ctx *cx, const char *name)
     return out;
 }
 
-/* Takes ownership of target. */
+/* Takes ownership of `target`. */
 static osh_status group_add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
 {
     osh_status rc = OSH_OK;
@@ -380,7 +381,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    osh_q_scheme *schemes = NULL; // own; strings are views
+    osh_q_scheme *schemes = NULL; // own; its strings are views
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)

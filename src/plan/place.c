@@ -1,4 +1,4 @@
-/* place.c - decides if a calibrated job runs on the host or on a GPU. */
+/* place.c - decides whether a calibrated job runs on the host or on a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 
 static bool device_is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
-/* Refuses a GPU that the user asked for. Without such a wish the host runs the job. */
+/* Fails if the user has asked for a GPU. If not, the host runs the job. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->in.opt->device;
@@ -34,7 +34,8 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
-/* Returns the feature of the job that only the host has; NULL: none. room: for a name. */
+/* Returns the feature of the job that only the host has. NULL: there is none. `room` is memory for
+ * a name. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->in.graph;
@@ -78,15 +79,15 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
         p->in.card_model =
-            osh_card_model_find(p->in.opt->device_model); // options.c lists the models
+            osh_card_model_find(p->in.opt->device_model); // options.c checks the names of models
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* The error says what is missing. */
+    /* The error of osh_cuda_open names the missing part. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
-    /* Rounding alone is faster than the copies to the GPU and back. */
+    /* Rounding alone takes less time than the copies to the GPU and back. */
     p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
@@ -102,7 +103,7 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: opened only because it was asked for; there is nothing for it to do. */
+    /* own: opened only because the user asked for it; it does no work. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

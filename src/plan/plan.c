@@ -1,4 +1,4 @@
-/* plan.c - opens source, recipe, tokenizer and data, and decides pipeline, subgraphs and passes. */
+/* plan.c - opens source, recipe, tokenizer and data, and chooses pipeline, subgraphs and passes. */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -57,7 +57,7 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
         rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
             cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
-        /* Rounding needs no graph: see plan_choose_pipeline. */
+        /* Rounding needs no graph (plan_choose_pipeline). */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
     }
@@ -65,7 +65,7 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the choice that was made of it. */
+/* Replaces the recipe by the recipe with the chosen schemes. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -140,7 +140,7 @@ done:
     return rc;
 }
 
-/* True if some scheme of the recipe wants statistics. Works before anything is matched. */
+/* True if some scheme of the recipe needs statistics. May be called before anything is matched. */
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
@@ -231,13 +231,13 @@ osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), o->dataset,
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // nothing reads text from here on
+    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // no text is read any more
 done:
     osh_free(cx, tok_path);
     return rc;
 }
 
-/* Warns if a module is not compared with the original model, but would be in smaller subgraphs. */
+/* Warns if a module is not compared with the original model but would be in smaller subgraphs. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -253,7 +253,8 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Plans all that is known without data: the pipeline (only if to_run), and the output tensors. */
+/* Plans everything that is known without data: the pipeline (only if to_run is true), and the
+ * output tensors. */
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
@@ -286,8 +287,8 @@ done:
     return rc;
 }
 
-/* Refuses a name that is too long before the work: the output is built beside its final name, under
- * that name and a suffix. */
+/* Refuses a name that is too long before any work: the output is built in the same directory under
+ * that name with a suffix. */
 static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
@@ -323,11 +324,11 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
         p->budget.memory.load_bytes = osh_mem_held(cx);
     }
-    /* For the plan's own lists; the run is limited to its prediction. */
+    /* No limit for the plan's own lists; the run is limited to its prediction. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
-    OSH_TRY(osh_plan_traversals(cx, p)); // and the memory of each
+    OSH_TRY(osh_plan_traversals(cx, p)); // also plans the memory of each
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);

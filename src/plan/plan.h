@@ -1,5 +1,5 @@
-/* plan.h - everything that is decided before a weight is read, in parts. Each part is filled by the
- * folder that declares it:
+/* plan.h - the plan: everything that is decided before a weight is read. It has parts; the folder
+ * that declares a part also computes it:
  *
  *   match      inputs      options, source, recipe, graph and data
  *              matching    the scheme of each Linear
@@ -8,17 +8,18 @@
  *   schedule   schedule    subgraphs, passes, batches, visits
  *   budget     budget      memory, disk and transfers
  *
- * A part has views of the parts above it in this list. A function takes the last part that it
- * reads. */
+ * A part has views of the parts above it in this list. The argument of a function is the last part
+ * that it reads. */
 #ifndef OSH_PLAN_H
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
 typedef struct osh_traversal { // one of several traversals (traversals.h)
-    osh_schedule schedule; // own: passes, seen, visits, batch_at; the rest is the plan's
+    osh_schedule schedule; // own: passes, seen, visits and batch_at; all other members are the
+                           // plan's
     osh_budget budget;     // own: places
-    double work[3];        // cost of its passes and solves, as in osh_cost
-    double seconds;        // duration
+    double work[3];        // work of its passes and solves, as in osh_cost
+    double seconds;        // measured duration
 } osh_traversal;
 
 typedef struct osh_plan {
@@ -28,15 +29,16 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    osh_traversal *traversals; // own; schedule and budget then show the one with the highest
-                               // peak; NULL: one for all modifiers
+    osh_traversal *traversals; // own; `schedule` and `budget` then show the traversal with the
+                               // highest peak; NULL: one traversal for all modifiers
     int n_traversals;          // 0: one for all modifiers
-    bool gradients;          // a survey weighs its losses by gradients
-    char *gradients_not;     // own: why it does not; NULL: it does, or this is no survey
+    bool gradients;          // a survey weights its losses by gradients
+    char *gradients_not;     // own: reason why it does not; NULL: it does, or this is no survey
     struct osh_mark *marks;  // own: one for each --checkpoint (marks.h)
 } osh_plan;
 
-/* Sets the views of the parts. A plan that was copied, or not made by osh_plan_new, needs it. */
+/* Sets the views between the parts. Needed by a plan that was copied, or not made by
+ * osh_plan_new. */
 void osh_plan_join(osh_plan *p);
 const char *osh_plan_pipeline(const osh_plan *p); // name of the pipeline
 /* Plans a run from options, recipe, source and data, before a weight is read. opt must outlive the
@@ -47,12 +49,12 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 
-/* Text: "cuda" or "cuda:N". */
+/* The text is "cuda" or "cuda:N". */
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
-/* The parts of osh_plan_new that are in this folder. */
+/* Parts of osh_plan_new that are in this folder. */
 osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in);  // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: applies --device
-/* Opens the GPU with an arena of the predicted size or the budget's. */
+/* Opens the GPU with an arena of the predicted size, or of the budget's size. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -7,8 +7,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Fills of [modifiers] with the traversal of each modifier; -1: it wants no data. Returns the
- * number of traversals. */
+/* Sets `of` [modifiers] to the traversal of each modifier, or to -1 if it needs no data. Returns
+ * the number of traversals. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -16,8 +16,8 @@ static int traversals_number(int *of, const osh_recipe *r)
     return n;
 }
 
-/* Sets the traversal of a Linear. Up to three modifiers want data for it: its pruner, the one whose
- * cache has scales beside it, and its quantizer; they must have one traversal. */
+/* Sets the traversal of a Linear. Up to three modifiers need data for it: its pruner, the one whose
+ * cache scales belong to it, and its quantizer. They must have the same traversal. */
 static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -63,7 +63,7 @@ done:
     return rc;
 }
 
-/* Plans a traversal, whose batches begin with batch_size samples. */
+/* Plans a traversal. Its first batches have batch_size samples. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
@@ -81,7 +81,7 @@ done:
     return rc;
 }
 
-/* Begins a traversal with what all have: the cut, and the peak of loading. */
+/* Begins a traversal with the data that are equal for all: the cut, and the peak of loading. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
     v->schedule = p->schedule;
@@ -94,7 +94,8 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
 }
 
 /* Makes schedule and budget of the plan views of the traversal with the highest peak, with the
- * peaks over all. Its reads are the sum over all: each traversal reads its weights anew. */
+ * peaks over all. Its bytes read are the sum over all traversals, because each reads its weights
+ * anew. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;
@@ -151,7 +152,7 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    bool shown = p->schedule.n_traversals; // the plan's lists are views
+    bool shown = p->schedule.n_traversals; // true: the plan's lists are views
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;
         osh_free(cx, s->passes);

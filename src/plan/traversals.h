@@ -1,18 +1,19 @@
-/* traversals.h - --pipeline independent: one traversal for each modifier that wants data, in the
- * recipe's order, like LLM Compressor's IndependentPipeline. A traversal sees the model that the
- * earlier ones left: their factors are folded in, their Linears are read from the output.
+/* traversals.h - the option --pipeline independent: one traversal for each modifier that needs
+ * data, in the recipe's order, like LLM Compressor's IndependentPipeline. A traversal runs the
+ * model that the earlier ones have left: their factors are folded in, and their Linears are read
+ * from the output.
  *
  *   SmoothQuantModifier    traversal 1: factors of all layers
  *   GPTQModifier           traversal 2: Hessians and codes of all layers
  *
  * Each traversal has a schedule and a budget of its own; the cut and the output are the same in
  * all. Schedule and budget of the plan are those of the traversal with the highest peak, with peaks
- * and reads over all, and are only shown. */
+ * and bytes read over all; they are only for display. */
 #ifndef OSH_TRAVERSALS_H
 #define OSH_TRAVERSALS_H
 #include "plan/plan.h"
 
-/* Finds the traversals and plans the memory of each; without traversals, plans the memory of the
+/* Finds the traversals and plans the memory of each. Without traversals, plans the memory of the
  * run. */
 osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p);
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p);

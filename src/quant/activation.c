@@ -1,9 +1,10 @@
-/* activation.c - ranges of static activations, and fake quantization in the forward pass
+/* activation.c - finds ranges of static activations, and does fake quantization in the forward pass
  * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py
  * compute_dynamic_scales_and_zp).
  *
  *   ranges              see observers/
- *   fake quantization   y = rnd((code - zp) * s); s, zp are stored (static) or from x (dynamic)
+ *   fake quantization   y = rnd((code - zp) * s); s and zp are stored (static) or
+ *                       computed from x (dynamic)
  */
 #include "quant/arith.h"
 #include "quant/calibrate.h"
@@ -25,8 +26,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments with which a search takes the heads of a sample as the rows of a weight.
- * All rows end their search together. */
+/* Returns the arguments for a search in which the heads of a sample are the rows of a weight. All
+ * rows end their search together. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -34,7 +35,7 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-/* Counts the values x [n] of one head, after o was fed their range. */
+/* Counts the values x [n] of one head. Their range was already added to o. */
 static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a,
                                const osh_tensor *x, const float range[2])
 {
@@ -120,7 +121,7 @@ typedef struct looking { // a second look at a sample
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    double **losses; // [heads] of the group; NULL: a head without values
+    double **losses; // [heads] losses of the sample's group; NULL: the head has no values
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -139,7 +140,7 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Sets *to (view) to the losses of the sample's group; NULL: the range has no candidates, because
+/* Sets *to (view) to the losses of the sample's group. NULL: the range has no candidates, because
  * all values are 0. */
 static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
                                   const osh_act_sample *at)
@@ -219,8 +220,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float)); // or osh_act_observe_again's
-                                                                       // list
+    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float)); // or the list of
+                                                                       // osh_act_observe_again
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
                                  : osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
@@ -231,18 +232,18 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // scale and zero are set if static
-    uint8_t *x;      // [N, I] dt
+    osh_q_code code; // scale and zero are set if they are static
+    uint8_t *x;      // [N, I] of dtype dt
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // scale and zero are given
     // view: one per segment (heads of attention); NULL: those of code
     const osh_tensor *scales, *zeros;
-    float global; // 0: none; else scales are relative to it
+    float global; // global scale; 0: none; scales are relative to it
 } fake;
 
-enum { CODES = 1024 }; // values on the stack: encoded, then decoded in place
+enum { CODES = 1024 }; // values that are encoded to the stack and decoded in place, at a time
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {

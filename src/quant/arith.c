@@ -10,8 +10,8 @@
  *   E4M3         s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32      (NVFP4)
  *
  * mn <= 0 <= mx. rnd rounds to the weight's dtype; with OSH_ARITH_F32 only the stored scale is
- * rounded. An asymmetric group of zeros is 0/0: the NaN becomes zero point 0, as torch's cast does
- * on x86. */
+ * rounded. In an asymmetric group of zeros mn / s is 0/0: the NaN becomes zero point 0, as in
+ * torch's cast on x86. */
 #include "quant/arith.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ done:
     return rc;
 }
 
-/* The scale of w[r, c] is s[r / band * per_band + c / seg]. */
+/* Layout of scales: the scale of w[r, c] is s[r / band * per_band + c / seg]. */
 typedef struct grid {
     int64_t O, I, band, seg, per_band;
 } grid;
@@ -72,8 +72,8 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point. zero_f32: the 0-dimensional case of the reference (dynamic
- * tensor strategy), which does not round qmin - t. */
+/* Computes one scale and its zero point. zero_f32 is true for the 0-dimensional case of the
+ * reference (dynamic tensor strategy), which does not round qmin - t. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -131,20 +131,20 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* The work of one call, cut into chunks of whole bands, or of rows if there is one band. */
+/* Work of one call. It is cut into chunks of whole bands, or of rows if there is one band. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
     osh_arithmetic ar;
-    osh_dtype dt, from; // dtype of the scales, of w
+    osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    bool whole;       // scales are made after all ranges are known
+    bool whole;       // scales are computed after all ranges are known
     const uint8_t *w; // [O, I]
     float *min, *max; // [scales], or [chunks] for the tensor strategy
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
-    osh_tensor *out; // decode: output
+    osh_tensor *out; // output of decoding
     const char *what;
 } job;
 
@@ -166,7 +166,7 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the limit, and stays
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum and stays
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
@@ -183,7 +183,7 @@ static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t
     return OSH_OK;
 }
 
-/* Makes the scales and zero points [first, last) from their ranges. */
+/* Computes the scales and zero points [first, last) from their ranges. */
 static void params_of(const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last && j->p->global; i++)
@@ -209,7 +209,7 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->whole) return OSH_OK; // first the caller joins or searches the ranges
+    if (j->whole) return OSH_OK; // the caller first joins or searches the ranges
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
     if (!rc) params_of(j, begin, end);
@@ -302,7 +302,8 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // the search may expand it
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // checked here too, because the search
+                                                            // may have expanded the range
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
@@ -331,7 +332,7 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Fails if the shapes of p do not fit [O, I], so that no read goes past the end. */
+/* Fails if the shapes of p do not fit [O, I]: then no read goes past the end. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {

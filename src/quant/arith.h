@@ -1,7 +1,7 @@
-/* arith.h - scales, zero points and codes of weights, and observers of activations
+/* arith.h - computes scales, zero points and codes of weights, and observes activations
  * (compressed_tensors/quantization/utils/helpers.py, lifecycle/forward_helpers.py). The default
- * arithmetic is the reference's on a CPU: each step is rounded to the weight's dtype. f32 is more
- * accurate. */
+ * arithmetic is the reference's on a CPU: each step is rounded to the weight's dtype. OSH_ARITH_F32
+ * is more accurate. */
 #ifndef OSH_ARITH_H
 #define OSH_ARITH_H
 #include "ops/stat.h"
@@ -10,8 +10,8 @@
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
-    osh_tensor *scale; // own: [rows, cols] or [1] (tensor), dtype of the weight; tensor_group: FP8
-    osh_tensor *zero;  // own: I8, shape of scale; NULL if symmetric
+    osh_tensor *scale; // own: [rows, cols] or [1] (tensor) in the weight's dtype; tensor_group: FP8
+    osh_tensor *zero;  // own: I8, shape of scale; NULL: symmetric
     float global;      // tensor_group: the value of a scale is scale / global; else 0
     // view, input: [I] weights of the channels in a search; NULL: all are equal
     const float *importance;
@@ -21,26 +21,27 @@ typedef struct osh_q_shape {
     int ndim; // 1 or 2
     int64_t dim[2];
 } osh_q_shape;
-/* Returns the shape of the scale of w [O, I]. Fails if the groups do not divide I; what names the
- * module. */
+/* Computes the shape of the scale of w [O, I]. Fails if the groups do not divide I; `what` names
+ * the module. */
 osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O,
                              int64_t I, const char *what);
 
-typedef struct osh_q_scaling { // converts ranges to scales
+typedef struct osh_q_scaling { // how ranges are converted to scales
     const osh_q_args *args; // view
     osh_dtype dt;           // dtype of the scales and of the ranges
     osh_arithmetic ar;
 } osh_q_scaling;
-/* Converts n ranges (min, max) in the weight's dtype to scales and zero points. zp may be NULL. */
+/* Converts n ranges (min, max) in the weight's dtype to scales and zero points. `zp` may be NULL.
+ * */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
-float osh_q_scale_value(const osh_qparams *p, int64_t i); // the factor of a code
-void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores the nearest scale
+float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns the factor of a code
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores the scale nearest to value
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if that is
  * not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
-/* Finds the ranges of w [O, I] with the observer of a, and allocates their scales and zero points
+/* Finds the ranges of w [O, I] with the observer of `a`, and allocates their scales and zero points
  * in p. Strategy tensor_group: p->global is an input; 0 means the global scale of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
@@ -48,66 +49,68 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
  * that dtype. */
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_scaling *how, const char *what);
-/* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of a finds
- * in w, or in whole groups of it. */
+/* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of `a` finds
+ * in w. w may also be some whole groups of a weight. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
                              const char *what);
-/* Rounds w to codes: I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte. A code is
- * w / scale + zp, clamped, rounded half to even, as compressed-tensors saves on a CPU. */
+/* Rounds w to codes: I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte. A code is w /
+ * scale + zp, clamped and rounded, ties to even. It is the code that compressed-tensors saves on a
+ * CPU. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p,
                         const osh_q_args *a, osh_arithmetic ar);
-/* Decodes: w (dtype of scale) = (code - zp) * scale, each step rounded to the scale's dtype. */
+/* Decodes codes: w (dtype of scale) = (code - zp) * scale. Each step is rounded to the scale's
+ * dtype. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a);
-typedef struct osh_q_coded { // a weight [O, I] in codes; views
+typedef struct osh_q_coded { // views: the codes of a weight [O, I]
     const void *codes;
     const osh_qparams *params;
     const osh_q_args *args;
     int64_t O, I;
 } osh_q_coded;
-/* Decodes the rows [first, first + n) on the caller's thread into to [n, I] of dtype dt. */
+/* Decodes rows [first, first + n) to `to` [n, I] of dtype dt, on the caller's thread. */
 void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n);
 
 /* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 of a row of n elements of dtype dt, in double. The
  * result is the same on every machine. */
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 
-/* The range of a static activation. Samples are observed one by one, in order. */
+/* Observer of the range of a static activation. Samples are observed one by one, in order. */
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
-    struct osh_histogram *counts; // own; NULL: the observer does not count, or has seen nothing
-    osh_stat *losses;             // own: osh_stat_sums [candidates]: made by the second look
+    struct osh_histogram *counts; // own; NULL: the observer does not count, or has no values yet
+    osh_stat *losses;             // own: osh_stat_sums [candidates] of the second look
 } osh_act_observer;
-typedef struct osh_act_sample { // a sample among all samples
+typedef struct osh_act_sample { // position of a sample among all samples
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;
-/* Observes one sample x [tokens, heads * head_dim] with o [heads]. */
+/* Observes one sample x [tokens, heads * head_dim]. o [heads] has one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* osh_act_observe in two steps. This one computes the ranges [2, heads] of a sample, smallest
- * values first, and counts its values if the observer counts; samples come in order.
+/* First of the two steps of osh_act_observe: computes the ranges [2, heads] of a sample, smallest
+ * values first, and counts its values if the observer counts. Samples come in order.
  * osh_act_observer_feed adds a range to one head. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
 /* Observes a sample a second time, after all have been observed once. Only for observers that look
- * twice (osh_observer_twice). at: NULL: all samples are one group. */
+ * twice (osh_observer_twice). `at` NULL: all samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);
-/* Merges the last group of the losses of the second look. */
+/* Ends the second look: merges the losses of the last group. */
 osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
 /* Returns the range of all samples. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
-/* Returns the host bytes of one head. */
+/* Returns the host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
-/* Returns the scratch bytes that observing a sample takes. */
+/* Returns the scratch bytes that the observation of a sample needs. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);
-/* Adds the range of one sample. */
+/* Adds the range of one sample to an observer. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
 /* Fake-quantizes activations x [N, I] in place: dynamic (per token, per group, or tensor per

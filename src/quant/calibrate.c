@@ -1,4 +1,5 @@
-/* calibrate.c - measures what values or bins of a histogram lose in a range, and chooses ranges. */
+/* calibrate.c - measures the error that a range gives to values or bins of a histogram, and chooses
+ * ranges. */
 #include "quant/calibrate.h"
 #include "quant/kernels.h"
 
@@ -15,7 +16,7 @@ static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
     return code;
 }
 
-/* Returns the loss of n <= PIECE values. counts NULL: each counts once. */
+/* Returns the loss of n <= PIECE values. counts NULL: each value counts once. */
 static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code,
                          int power)
 {
@@ -88,7 +89,7 @@ void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, co
     double cut = (100 - percentile) / 200;
     if (a->symmetric) {
         *hi = osh_histogram_edge(h, percentile / 100, true);
-        if (*hi < h->width) *hi = h->width; // at least one bin
+        if (*hi < h->width) *hi = h->width; // the range has at least one bin
         *lo = -*hi;
     } else {
         *lo = osh_histogram_edge(h, cut, false);

@@ -4,24 +4,27 @@
 #include "quant/histogram.h"
 #include "quant/observer.h"
 
-/* The value in the middle of bin i. */
+/* Returns the value in the middle of bin i. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
-/* Returns the loss of the range [lo, hi]: the sum over bins of their count times the error of the
- * bin's middle, |c - dq(c)| to the power of 1 or 2. Scale and zero point are computed in F32. */
+/* Returns the loss of the range [lo, hi]: the sum over bins of the bin's count times the error |c -
+ * dq(c)| of its middle c, to the power of 1 or 2. Scale and zero point are computed in F32. */
 double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
                           int power);
 /* Returns the mean loss of the values of x, with the observer's power. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* Choose the candidate of the observer with the least loss, measured by the bins, or given in
- * losses [candidates]. The first of equal ones wins. */
+/* Choose the candidate of the observer that has the least loss. The first function computes the
+ * losses from the bins; the second gets them in losses [candidates]. The first of equal ones
+ * wins. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);
-/* Returns a range that holds that percentage of the values: of |x| if a is symmetric; else half of
- * the rest is cut off at each end. The range stays within [min, max] of the values. */
+/* Returns a range that contains this percentage of the values. If `a` is symmetric, it is the
+ * percentage of |x|; if not, half of the other values are outside at each end. The range stays
+ * within [min, max] of the values. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-double osh_calibrate_top(const osh_q_args *a); // largest code, in scales, of a symmetric range
-/* an activation's histogram may grow to this multiple of its first bins */
+double osh_calibrate_top(const osh_q_args *a); // largest code, in steps of the scale, of a
+                                               // symmetric range
+/* The histogram of an activation may grow to this multiple of its first bins. */
 enum { OSH_CALIBRATE_GROW = 8 };
 #endif

@@ -11,8 +11,8 @@
 #include "quant/observer.h"
 #include "quant/scheme.h"
 
-/* Adds an item, and takes ownership of it. cJSON returns NULL without memory, and adding NULL
- * returns false, so that steps can be chained with &&. */
+/* Adds an item and takes ownership of it. cJSON returns NULL if there is no memory, and adding NULL
+ * returns false, so steps can be chained with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
@@ -52,7 +52,7 @@ static cJSON *kwarg_number(const osh_q_kwarg *k)
     if (k->kind == OSH_Q_KWARG_BOOL) return cJSON_CreateBool(k->value != 0);
     if (k->kind == OSH_Q_KWARG_INT || k->value != floor(k->value))
         return cJSON_CreateNumber(k->value);
-    snprintf(text, sizeof text, "%.1f", k->value); // 100.0 stays a float
+    snprintf(text, sizeof text, "%.1f", k->value); // prints 100.0 with its fraction
     return cJSON_CreateRaw(text);
 }
 
@@ -100,7 +100,7 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
     return NULL;
 }
 
-/* Copies a group of a source as it is, and adds its format. */
+/* Copies a group of a quantized source unchanged, and adds its format. */
 static cJSON *group_again(const cJSON *raw, const char *format)
 {
     cJSON *o = cJSON_Duplicate(raw, 1);
@@ -139,7 +139,7 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
     return NULL;
 }
 
-/* Unlike in a group, an observer that is not named stays null. */
+/* In a group the observer is always named. Here it stays null if it is not. */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
@@ -191,7 +191,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
         const osh_format *f = NULL; // view: a row of osh_formats
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
-        if (osh_q_of_attention(&schemes[i])) { // has no effect on the top level
+        if (osh_q_of_attention(&schemes[i])) { // has no effect on the keys of the top level
             ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                             group_object(&schemes[i], "dense"));
             continue;
@@ -218,7 +218,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
          config_add_str(root, "version", version) &&
          cJSON_AddItemToObject(root, "config_groups", groups);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "cannot build quantization_config");
-    groups = NULL; // give: root's now
+    groups = NULL; // give: to root
     OSH_TRY(osh_json_print(cx, out, root, 2));
 done:
     cJSON_Delete(root);

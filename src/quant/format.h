@@ -1,12 +1,12 @@
-/* format.h - the storage formats: the tensors of a checkpoint that hold the codes and scales of one
- * Linear (the compressors of compressed-tensors). */
+/* format.h - declares the storage formats. A format defines the tensors of a checkpoint that
+ * contain the codes and scales of one Linear (the compressors of compressed-tensors). */
 #ifndef OSH_FORMAT_H
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 14 }; // the scales of an attention and of outputs fit, too
+enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for the scales of an attention and of outputs too
 typedef struct osh_format_tensor {
-    const char *leaf; // "weight_packed"
+    const char *leaf; // end of the tensor's name, such as "weight_packed"
     osh_dtype dtype;
     int ndim;
     int64_t shape[2];
@@ -18,55 +18,56 @@ typedef struct osh_format_weight { // a weight [O, I]
     osh_dtype dt; // dtype of the dense weight
 } osh_format_weight;
 
-typedef struct osh_format_input { // parameters of static activations; views
+typedef struct osh_format_input { // views: parameters of static activations
     const osh_tensor *scale, *zero; // NULL: the scheme has none
 } osh_format_input;
 
 typedef struct osh_format {
-    const char *name; // "pack-quantized"
-    /* Lists the tensors that replace `weight`, with input_scale and input_zero_point of static
-     * activations. out has room for OSH_FORMAT_MAX_TENSORS. */
+    const char *name; // such as "pack-quantized"
+    /* Lists the tensors that replace `weight`, and input_scale and input_zero_point of static
+     * activations. `out` has space for OSH_FORMAT_MAX_TENSORS. */
     osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w);
-    /* Writes the tensors. data[i] is room for tensor i of tensors(). in is NULL if activations are
-     * not static. If codes is NULL, pack leaves out tensor 0, which the caller makes with
-     * pack_rows. */
+    /* Writes the tensors. data[i] has the memory for tensor i of tensors(). `in` is NULL if
+     * activations are not static. If `codes` is NULL, tensor 0 is left out: the caller writes it
+     * with pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                        const void *codes, const osh_qparams *p, const osh_format_input *in);
     /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. NULL: the
      * bytes of tensor 0 are the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
     /* Reads the stored tensors data[i] into codes and into p, which is allocated here. Scales may
-     * be F32: other tools write them so. */
+     * be F32, because other tools write F32 scales. */
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
-typedef struct osh_format_stored { // a tensor of a file, without its data
+typedef struct osh_format_stored { // a tensor of a file without its data
     const char *name; // view
     osh_dtype dtype;
     int ndim;
     const int64_t *shape; // view [ndim]
 } osh_format_stored;
-/* Fails if the tensor does not have the dtype and the shape of want. A scale may be BF16, F16 or
- * F32. weight_shape may be I32. A tensor of one number may have any number of dimensions, except
- * weight_global_scale. */
+/* Fails if the tensor does not have the dtype and shape of `want`. Exceptions: a scale may be BF16,
+ * F16 or F32; weight_shape may be I32; a tensor of one number may have any number of dimensions,
+ * except weight_global_scale. */
 osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
                             const osh_format_tensor *want);
-/* Adds the tensors of static output_activations. Every format has them after its own. */
+/* Adds the tensors of static output_activations. In every format they follow the format's own
+ * tensors. */
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
-extern const osh_format *const osh_formats[]; // all formats; ends with NULL
+extern const osh_format *const osh_formats[]; // all formats; NULL ends the list
 /* The format of a weight that is pruned but not quantized. It is not in osh_formats. */
 extern const osh_format osh_format_dense;
 /* The bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later):
- * element i takes the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first,
- * and is stored as code + 2^(bits-1). word_step and code_step are the distances between neighbours
- * in elements, so that columns (zero points) can be packed, too. */
+ * element i has the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first, and
+ * is stored as code + 2^(bits-1). word_step and code_step are the distances between neighbours in
+ * elements, so that columns (of zero points) can be packed too. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);
 void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step,
                     int64_t n, int bits);
-const osh_format *osh_format_find(const char *name); // NULL: there is none
-/* Returns the format of a scheme. An explicit s->format wins, if it can hold the weights. what
+const osh_format *osh_format_find(const char *name); // NULL: no format has this name
+/* Returns the format of a scheme. An explicit s->format wins if it can store the weights. `what`
  * names the scheme in errors. */
 osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
                             const char *what);

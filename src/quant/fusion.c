@@ -1,4 +1,4 @@
-/* fusion.c - finds the layer of vLLM that a Linear is a part of, by name and model type. */
+/* fusion.c - finds the layer of vLLM that a Linear becomes a part of, by name and model type. */
 #include "quant/fusion.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
                           cJSON_IsString(type) ? type->valuestring : NULL};
 }
 
-/* True if one of the words of `types` is `type`, or `type` with "_text" after it. */
+/* True if one of the words of `types` is `type`, or is `type` followed by "_text". */
 static bool types_have(const char *types, const char *type)
 {
     static const char tail[] = "_text";
@@ -37,7 +37,8 @@ static bool types_have(const char *types, const char *type)
     return false;
 }
 
-/* True if the parent of the module is called `around`. leaf points to the module's last name. */
+/* True if the parent of the module is called `around`. `leaf` points to the last part of the
+ * module's name. */
 static bool stands_in(const char *module, const char *leaf, const char *around)
 {
     size_t n = strlen(around), at = (size_t)(leaf - module);

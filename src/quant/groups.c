@@ -4,7 +4,7 @@
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // own: the targets of all groups
+    osh_matcher *targets; // own: matcher of the targets of all groups
     int *group;           // own: group of each target
 };
 

@@ -1,5 +1,5 @@
-/* histogram.c - counts values into bins of one width, which are merged in pairs if they become too
- * many. */
+/* histogram.c - counts values in bins of one width. If there are too many bins, pairs of them are
+ * merged. */
 #include "quant/histogram.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Merges pairs of bins; the width doubles. */
+/* Merges the bins in pairs. The width doubles. */
 static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
@@ -78,7 +78,7 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
         osh_to_f32(f, from + (size_t)at * osh_dtype_bytes(dt), dt, m);
         for (int64_t i = 0; i < m; i++) {
             double bin = fabs((double)f[i]) / h->width;
-            // the last bin includes the largest value
+            // The last bin includes the largest value.
             int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1;
             if (f[i] < 0) h->down[b]++;
             else h->up[b]++;

@@ -1,36 +1,38 @@
 /* histogram.h - counts values by their size. An observer that counts all values chooses a range
  * from the histogram.
  *
- * There are two halves with bins of one width, for values >= 0 and for values < 0: x is in bin
- * floor(|x| / width) of its half. The first values set the width to (their largest |x|) / bins.
- * Larger values that come later add bins of the same width. So counts never move, nothing is lost,
- * and the order of the values inside a sample has no effect. With bins 4 and samples whose largest
- * |x| are 2 and 3.2 the width is 0.5, and a half has 4 and then 7 bins. If there is no room for
- * more bins, pairs of bins are merged and the width doubles. */
+ * A histogram has two halves, for values >= 0 and for values < 0. All bins have the same width: x
+ * is in bin floor(|x| / width) of its half. The first values set the width to (their largest |x|) /
+ * bins. Larger values that come later add bins of the same width. So no count changes its bin, no
+ * value is lost, and the order of the values inside a sample has no effect. With bins 4 and samples
+ * whose largest |x| are 2 and 3.2 the width is 0.5, and a half has 4 and then 7 bins. If no more
+ * bins are allowed, pairs of bins are merged and the width doubles. */
 #ifndef OSH_HISTOGRAM_H
 #define OSH_HISTOGRAM_H
 #include "tensor/tensor.h"
 
 typedef struct osh_histogram {
-    double width;        // width of a bin; 0: only zeros so far
-    int64_t bins, n, cap; // bins of a half: at first, now, at most
-    int64_t *up, *down;  // own [cap]: counts of x >= 0, of x < 0
+    double width;        // width of a bin; 0: all values so far were 0
+    int64_t bins, n, cap; // number of bins of a half: at first, now, and at most
+    int64_t *up, *down;  // own [cap]: counts of x >= 0 and of x < 0
     int64_t total;       // number of values
     float min, max;      // smallest and largest value
 } osh_histogram;
 
-/* cap = bins * grow is the largest number of bins of a half. */
+/* Initializes a histogram with `bins` bins in a half. A half can grow to cap = bins * grow bins. */
 osh_status osh_histogram_init(osh_ctx *cx, osh_histogram *h, int64_t bins, int64_t grow);
 size_t osh_histogram_bytes(int64_t bins, int64_t grow);
 void osh_histogram_deinit(osh_ctx *cx, osh_histogram *h);
 void osh_histogram_clear(osh_histogram *h);
-/* Makes room for values in [lo, hi]. They are then counted with any number of calls of _count. */
+/* Extends the bins to values in [lo, hi]. The values are then counted with any number of calls of
+ * osh_histogram_count. */
 void osh_histogram_widen(osh_histogram *h, float lo, float hi);
 void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t n);
 /* Returns the number of values in bin i. Bins of the lower half are negative: bin -1 is [-width,
  * 0). */
 int64_t osh_histogram_at(const osh_histogram *h, int64_t i);
-/* Returns the lower edge of the first bin at which the cumulated count reaches the share of all
- * values. abs: bins count |x|, both halves as one, from 0; else the bins begin at -n. */
+/* Returns the lower edge of the first bin at which the cumulated count reaches the fraction `share`
+ * of all values. If `abs` is true, the bins count |x|, both halves together, from 0. If not, they
+ * begin at -n. */
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs);
 #endif

@@ -1,5 +1,5 @@
-/* kernels.c - the loops over a row segment in plain C: the definition that the AVX2 loops must
- * equal, and the loops of other machines.
+/* kernels.c - the loops over a row segment in plain C. They define the results of the AVX2 loops,
+ * and run on machines without AVX2.
  *
  *   range    in the order of the bit patterns, so that it is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
@@ -37,13 +37,14 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    // exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8
+    // `top` is the exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 *
+    // 2^8.
     int top = a->bits == 8 ? 8 : 2;
-    // 1.9375 or 1.75 and more round up
+    // A fraction of at least 1.9375 or 1.75 rounds up to the next power.
     int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    return s == 0 ? 1 : s; // the power is too small for F16
+    return s == 0 ? 1 : s; // the power of two is below the range of F16
 }
 
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
@@ -51,7 +52,7 @@ uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
     float amax = -min > max ? -min : max,
           s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
     uint8_t code = osh_fp8_of_f32(s > 448 ? 448 : s);
-    return code ? code : 0x20; // 0.125
+    return code ? code : 0x20; // 0.125 instead of 0
 }
 
 float osh_q_global_scale(float amax, osh_dtype dt)
@@ -69,7 +70,8 @@ static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
     return ((const float *)x)[i];
 }
 
-/* Converts sign-magnitude bits to integers of the same order, and back. NaNs are outermost. */
+/* Converts sign-magnitude bits to integers with the same order, and back. NaNs are before or after
+ * all other values. */
 static inline int16_t key16(uint16_t u)
 {
     return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
@@ -128,7 +130,7 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
-        // the zero point of a symmetric range turns -0 into +0, as in the reference
+        // The zero point 0 of a symmetric range turns -0 into +0, as in the reference.
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
@@ -145,7 +147,8 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
                   : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
-        q = (q - c->zero) * c->scale; // the difference is exact in every dtype here: at most 8 bits
+        q = (q - c->zero) * c->scale; // the difference has at most 8 bits, so it is exact in every
+                                      // dtype here
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
         else if (dt == OSH_F16)
@@ -157,7 +160,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // separate lanes, because an addition waits for the one before it
+    enum { LANES = 8 }; // separate sums, because an addition waits for the previous one
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
@@ -170,7 +173,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // arith.c makes all of them
+    return 0; // arith.c then makes all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};

@@ -1,6 +1,6 @@
-/* kernels.h - the loops over the elements of a row segment: range, encode, decode, error. Internal
- * to quant/. A segment is n elements of a row that share scale and zero point. There are two
- * implementations, plain C (the definition) and AVX2, which give the same bytes.
+/* kernels.h - declares the loops over the elements of a row segment: range, encode, decode, error.
+ * Only for src/quant. A segment is n elements of a row that share scale and zero point. There are
+ * two implementations with the same bytes: plain C, which defines the results, and AVX2.
  * tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
@@ -10,32 +10,34 @@
  * index into 0 .5 1 1.5 2 3 4 6. FP6: E2M3 in the low 6 bits: sign, then an index into 0 .125 ...
  * 1.875, 2 2.25 ... 3.75, 4 4.5 ... 7.5. */
 typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP6, OSH_Q_CODE_FP4 } osh_q_code_kind;
-typedef struct osh_q_code { // the parameters of a segment
-    float scale, zero;      // zero: 0 if symmetric
+typedef struct osh_q_code { // parameters of a segment
+    float scale, zero;      // zero is 0 if symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    osh_dtype round; // w/scale and then + zero are rounded to this dtype; OSH_F32: not rounded
+    osh_dtype round; // dtype to which w/scale, and then the sum with zero, is rounded; OSH_F32: not
+                     // rounded
 } osh_q_code;
 
-typedef struct osh_q_scale_rule { // converts a range to scale and zero point
+typedef struct osh_q_scale_rule { // how a range is converted to scale and zero point
     float qmin, qmax;
     bool symmetric;
-    osh_dtype dt, step; // dtype of the scale; dtype that the intermediate steps are rounded to
+    osh_dtype dt, step; // dt: dtype of the scale; step: dtype to which intermediate steps are
+                        // rounded
 } osh_q_scale_rule;
 
 typedef struct osh_q_kernels {
     const char *name;
-    /* Returns the exact minimum and maximum of x [n], n > 0. If x holds a NaN or Inf, one of them
-     * is a NaN or Inf. */
+    /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, one of
+     * them is a NaN or Inf. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* Makes scale [n] and zp [n] (NULL: none) from ranges. Returns how many it made: a multiple of
-     * its vector width. The caller makes the rest. */
+    /* Computes scale [n] and zp [n] (unless NULL) from ranges. Returns how many it has computed, a
+     * multiple of its vector width; the caller computes the rest. */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
-    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. E2M3 adds no
-     * zero: -0 stays -0. */
+    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. For E2M3
+     * zero is not added, so -0 stays -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
-    /* y [n] of dtype dt = rnd((code - zero) * scale) */
+    /* y [n] of dtype dt = rnd((code - zero) * scale). */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
     /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i is added to lane i % 8, then the
      * lanes are added in order. */
@@ -43,18 +45,18 @@ typedef struct osh_q_kernels {
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-/* Returns the kernels for a CPU with OSH_ISA_AVX2; the caller checks that, once, because CPUID
- * leaves a virtual machine. NULL: not x86-64. */
+/* Returns the kernels for a CPU with OSH_ISA_AVX2. The caller checks this once, because CPUID is
+ * slow in a virtual machine. NULL: the program was not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
-float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even
-/* Return the scale of one range: a power of two, in dt (scale_dtype E8M0); or the E4M3 code of a
- * group's scale relative to global. */
+float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of dt, ties to even
+/* Return the scale of one range. That of osh_q_scale_e8m0 is a power of two, rounded to dt. That of
+ * osh_q_scale_e4m3 is the E4M3 code of the scale relative to the global scale. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* Sets scale and zero of code from one range (calculate_qparams). zero_f32: the 0-dimensional case
- * of the reference (dynamic, strategy tensor), which does not round qmin - t. */
+/* Sets scale and zero of `code` from one range (calculate_qparams). zero_f32 is true for the
+ * 0-dimensional case of the reference (dynamic, strategy tensor), which does not round qmin - t. */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);

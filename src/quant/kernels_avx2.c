@@ -1,6 +1,6 @@
 /* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. They are chosen
- * at run time; the rest of the program is plain x86-64. Every function that is generic over the
- * dtype is inlined into one instance per dtype, so that the switch is outside the loop. */
+ * at run time; the rest of the program is plain x86-64. Each function for any dtype is inlined into
+ * one function per dtype, so that the switch is outside of the loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -22,7 +22,8 @@ INLINE __m256 load8(const void *x, osh_dtype dt)
     return _mm256_loadu_ps(x);
 }
 
-/* Rounds finite f32 bits to the upper 16 (RNE). The lower 16 bits are undefined. */
+/* Rounds finite f32 to bf16, to the upper 16 bits (RNE). The lower 16 bits of the result are
+ * undefined. */
 INLINE __m256i bf16_bits(__m256 x)
 {
     __m256i u = _mm256_castps_si256(x);
@@ -51,9 +52,9 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* Rounds y to E4M3, |y| <= 448, or to E2M3, |y| <= 7.5, with the signs of `signs`. Normal numbers:
- * RNE of the f32 mantissa to 3 bits, rebiased. Numbers below the least normal one, 2^(1 - bias):
- * RNE to multiples of its eighth. */
+/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), with the signs of `signs`. A normal number
+ * gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number below the least normal
+ * one, 2^(1 - bias), is rounded to multiples of an eighth of it (RNE). */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
@@ -68,12 +69,12 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-/* Rounds y to E2M1: the index is the number of the seven thresholds that |y| has passed. The sign
+/* Rounds y to E2M1: the index is the number of thresholds, out of seven, that |y| exceeds. The sign
  * is set for y < 0. */
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-    // each comparison adds -1
+    // Each comparison that is true adds -1.
     __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ));
     n = _mm256_add_epi32(n,
                          _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
@@ -112,12 +113,12 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
             q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
     __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
-    /* packs works inside 128-bit lanes: 32-bit pieces come out as 0 2 4 6 1 3 5 7 */
+    /* packs works inside 128-bit lanes: the 32-bit pieces have the order 0 2 4 6 1 3 5 7. */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-/* Encodes 16 values: a group of NVFP4. */
+/* Encodes 16 values, which are a group of NVFP4. */
 INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
@@ -128,7 +129,8 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
     _mm_storeu_si128((__m128i *)(void *)codes, lo);
 }
 
-/* Encodes n values. c is a copy of the parameters whose kind and rounding are constants here. */
+/* Encodes n values. c is a copy of the parameters; its kind and rounding are constants at each
+ * call. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -160,7 +162,7 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        osh_q_kernels_c.encode(codes, x, dt, n, c); // does not happen: a layer has one dtype
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // not reached: a layer has one dtype
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)
@@ -188,7 +190,8 @@ INLINE __m256i keys32(const uint32_t *p)
         u, _mm256_and_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff)));
 }
 
-/* Returns the smallest of 16 signed 16-bit numbers. minpos works on 8 unsigned ones. */
+/* Returns the smallest of 16 signed 16-bit numbers. The instruction minpos finds the smallest of 8
+ * unsigned ones. */
 INLINE int16_t smallest16(__m256i k)
 {
     __m128i m = _mm_min_epi16(_mm256_castsi256_si128(k), _mm256_extracti128_si256(k, 1));
@@ -206,7 +209,8 @@ AVX2 static void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
         lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
     }
     for (; i < n; i += 16) {
-        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap
+        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap the one
+                                                              // before
         lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
     }
     int16_t l = smallest16(_mm256_min_epi16(lo, lo2));
@@ -252,8 +256,8 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
 }
 
 /* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
-/* Makes the params of 8 ranges at a time. c is a copy of the rule whose dtypes are constants
- * here. */
+/* Computes the parameters of 8 ranges at a time. c is a copy of the rule; its dtypes are constants
+ * at each call. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {
@@ -275,7 +279,7 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // 0 / 0 gives zero point 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // the NaN of 0 / 0 gives zero point 0
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
@@ -308,7 +312,7 @@ AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (kind == OSH_Q_CODE_FP4) { // twice the value is an integer
+    if (kind == OSH_Q_CODE_FP4) { // the table has twice the value, which is an integer
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
         __m256i sign =
@@ -317,8 +321,8 @@ INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* The bits are used as F16 bits, whose exponent is 8 (FP8) or 14 (FP6) too small. So subnormals
-     * are right, and the factor 2^8 or 2^14 is exact. */
+    /* The bits are read as F16, with an exponent that is 8 (FP8) or 14 (FP6) too small. So
+     * subnormals are right, and the factor 2^8 or 2^14 is exact. */
     __m128i u = _mm_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {
         __m128i e2m3 = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x20)), 10),

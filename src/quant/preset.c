@@ -1,6 +1,6 @@
-/* preset.c - the schemes that have a name (compressed_tensors/quantization/quant_scheme.py,
- * PRESET_SCHEMES). A row sets arguments only: targets come from the user, the storage format from
- * osh_format_infer. */
+/* preset.c - the table of schemes that have a name
+ * (compressed_tensors/quantization/quant_scheme.py, PRESET_SCHEMES). A row sets arguments only:
+ * targets come from the user, the storage format from osh_format_infer. */
 #include "quant/scheme.h"
 
 #include <string.h>

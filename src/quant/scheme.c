@@ -1,8 +1,8 @@
 /* scheme.c - QuantizationArgs and QuantizationScheme: sets and checks them, and reads a
  * checkpoint's quantization_config. Rules and defaults:
- * compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. Values that
- * those accept and this program does not support are refused by name (OSH_E_UNSUPPORTED). Values
- * that they refuse are errors here, too (OSH_E_USAGE). */
+ * compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. A value that
+ * these accept and this program does not support is an error with its name (OSH_E_UNSUPPORTED). A
+ * value that they refuse is an error here too (OSH_E_USAGE). */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -168,7 +168,7 @@ static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-/* Names are compared without case, as in the reference's registry. */
+/* Upper and lower case of names are equal, as in the reference's registry. */
 static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (text && strlen(text) >= sizeof a->observer)
@@ -178,8 +178,7 @@ static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text
     return OSH_OK;
 }
 
-/* Accepts only an empty map as text. The caller reads the items of a map
- * (osh_q_observer_kwarg). */
+/* Accepts no text but an empty map. The caller reads the items of a map (osh_q_observer_kwarg). */
 static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
                                       const char *where)
 {
@@ -312,7 +311,7 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
     if (!is_weight && a->strategy == OSH_Q_TENSOR_GROUP && a->scale_dtype == OSH_Q_SCALE_PLAIN)
-        // LLM Compressor's recipes leave it out, too: NVFP4's kernels have no other
+        // LLM Compressor's recipes leave it out too, because NVFP4's kernels support no other.
         a->scale_dtype = OSH_Q_SCALE_E4M3;
     OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
@@ -342,7 +341,7 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
                                osh_status (*check)(osh_ctx *, osh_q_args *, const char *, bool))
 {
     osh_status rc = OSH_OK;
-    const osh_format *f = NULL; // view: a row of osh_formats
+    const osh_format *f = NULL; // view: an entry of osh_formats
     struct {
         osh_q_args *args;
         const char *key;
@@ -421,7 +420,8 @@ done:
     return rc;
 }
 
-/* Converts a JSON value to the text form of osh_q_args_set; NULL: null. buf is room for numbers. */
+/* Converts a JSON value to the text that osh_q_args_set reads. Returns NULL for null. `buf` is
+ * memory for numbers. */
 static const char *json_text_of(const cJSON *v, char *buf, size_t cap)
 {
     if (cJSON_IsString(v)) return v->valuestring;
@@ -450,7 +450,7 @@ static osh_status parse_args(osh_ctx *cx, osh_q_args *a, const cJSON *o, const c
     cJSON_ArrayForEach(v, o)
     {
         if (!strcmp(v->string, "observer_kwargs"))
-            continue; // has no effect: the checkpoint is finished
+            continue; // it has no effect on a finished checkpoint
         OSH_TRY(osh_q_args_set(cx, a, v->string, json_text_of(v, buf, sizeof buf), where));
     }
 done:

@@ -1,5 +1,5 @@
-/* scheme.h - QuantizationArgs, QuantizationScheme, presets (compressed_tensors/quantization), and
- * the quantization_config of a checkpoint. */
+/* scheme.h - QuantizationArgs, QuantizationScheme and presets (compressed_tensors/quantization),
+ * and the quantization_config of a checkpoint. */
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/buf.h"
@@ -10,7 +10,8 @@
 #include "text/json.h"
 
 #define OSH_Q_VERSION "0.19.0"      // version of the compressed-tensors format that is written
-#define OSH_Q_VERSION_FP6 "0.20.0"  // if a scheme has 6-bit floats, which 0.19 does not know
+#define OSH_Q_VERSION_FP6 "0.20.0"  // version that is written if a scheme has 6-bit floats, which
+                                    // 0.19 does not have
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
     OSH_Q_TENSOR,
@@ -18,11 +19,11 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // groups; scales are relative to a global scale (NVFP4)
-    OSH_Q_ATTN_HEAD,    // a scale for each head of queries, keys or values
+    OSH_Q_TENSOR_GROUP, // groups whose scales are relative to a global scale (NVFP4)
+    OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
-/* local: the global scale is stored; the scales of groups are made while the model runs. */
+/* LOCAL: the global scale is stored; the scales of groups are computed while the model runs. */
 typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC, OSH_Q_LOCAL } osh_q_dynamic;
 /* PLAIN: null, the weight's dtype; E4M3: torch.float8_e4m3fn (NVFP4); E8M0: torch.uint8, powers of
  * two (MX). */
@@ -31,12 +32,12 @@ typedef enum {
     OSH_ACTORDER_UNSET,
     OSH_ACTORDER_STATIC,
     OSH_ACTORDER_WEIGHT
-} osh_actorder; // static == weight; the spelling is kept
+} osh_actorder; // static means the same as weight; the spelling is kept
 
 enum { OSH_Q_KWARGS = 8 };
-typedef struct osh_q_kwarg { // an item of observer_kwargs, as given
+typedef struct osh_q_kwarg { // an item of observer_kwargs as it was given
     char name[24];
-    double value;  // true: 1
+    double value;  // `true` is 1
     enum { OSH_Q_KWARG_INT, OSH_Q_KWARG_FLOAT, OSH_Q_KWARG_BOOL } kind;
 } osh_q_kwarg;
 
@@ -46,7 +47,7 @@ typedef struct osh_q_args {
     osh_q_type type;
     osh_q_strategy strategy;
     int64_t group_size; // 0: null; -1 is accepted
-    int64_t block[2];   // rows, columns; 0: null
+    int64_t block[2];   // {rows, columns}; 0: null
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
@@ -58,7 +59,7 @@ typedef struct osh_q_args {
 } osh_q_args;
 
 typedef struct osh_q_scheme { // a config group
-    char *group_name;         // own: "group_0"
+    char *group_name;         // own: such as "group_0"
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
     char format[32]; // "": it is inferred
@@ -70,7 +71,7 @@ typedef struct osh_q_config {
     osh_q_scheme *schemes; // own
     size_t n;
     osh_strs ignore; // own
-    char format[32]; // format of a config that was read
+    char format[32]; // format in a config that was read
     osh_q_args cache; // kv_cache_scheme
     osh_q_transforms transforms; // transforms that act while the model runs
 } osh_q_config;
@@ -81,8 +82,9 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
-/* True if the format has a place for the sign of a scale: whole numbers without zero points, with a
- * scale for each group or row. Their codes reach one step further below 0 than above. */
+/* True if the format can store the sign of a scale: for whole numbers without zero points, with a
+ * scale for each group or row. The most negative code is one larger in magnitude than the largest
+ * code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
@@ -98,7 +100,7 @@ static inline int64_t osh_q_scale_cols(const osh_q_args *a, int64_t I)
 {
     return osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
 }
-/* True if a group is for what attention reads (queries, keys and values), not for weights. */
+/* True if a group is for the inputs of attention (queries, keys and values), not for weights. */
 static inline bool osh_q_of_attention(const osh_q_scheme *s)
 {
     return s->inputs.present && !s->weights.present;
@@ -111,29 +113,31 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
 {
     return a->type == OSH_Q_FLOAT && a->bits == 6;
 }
-/* Sets one key of QuantizationArgs, from JSON or from a recipe. text is a scalar as written
- * ("true", "4", "int"), or a list of two numbers as "128x128"; NULL: null. where names the object
- * in messages. Fails for an unknown key, and for keys and values that are not supported here
- * (actorder group, ...). */
+/* Sets one key of QuantizationArgs, from JSON or from a recipe. `text` is a scalar as it is written
+ * ("true", "4", "int"), or a list of two numbers such as "128x128"; NULL means null. `where` names
+ * the object in messages. Fails for an unknown key, and for keys and values that are not supported
+ * here (actorder group, ...). */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
-/* Sets the arguments of a preset, nothing else. Fails if the name is unknown; the error lists the
- * presets. */
+/* Sets the arguments of a preset and nothing else. Fails if the name is unknown; the error lists
+ * the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
-const char *osh_q_preset_name(size_t i); // NULL: no more
-/* Checks and normalizes arguments, and infers the strategy. Fails if they are invalid or not
- * supported. */
+const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
+/* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
+ * invalid or not supported. */
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight);
-/* Checks and normalizes a whole scheme: its arguments, their combination, and its format. */
+/* Checks a whole scheme and brings it into a normal form: its arguments, their combination, and its
+ * format. */
 osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
-/* Reads the quantization_config of a checkpoint. The caller owns *out. what names the file. */
+/* Reads the quantization_config of a checkpoint. The caller owns *out. `what` names the file in
+ * messages. */
 osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,
                               const char *what);
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
-/* Prints QuantizationArgs as config.json has them, on one line. own */
+/* Prints QuantizationArgs on one line, as in config.json. *out: own. */
 osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
-typedef struct osh_q_groups { // the groups of a quantization_config; views
+typedef struct osh_q_groups { // views: the groups of a quantization_config
     const osh_q_scheme *schemes; // [n]
     size_t n;
     const char *const *ignore; // [n_ignore]
@@ -141,12 +145,12 @@ typedef struct osh_q_groups { // the groups of a quantization_config; views
 } osh_q_groups;
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
 /* Prints the quantization_config that will be written: keys sorted, nulls written, indented by 2
- * per level for a value at depth 1 of config.json. own. ignore is the generated list. The status is
- * "compressed". */
+ * per level for a value at depth 1 of config.json. *out: own. g->ignore is the generated list. The
+ * status is "compressed". */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
-/* The other parts of a quantization_config. */
+/* Other parts of a quantization_config. */
 typedef struct osh_q_beside {
-    const osh_q_args *cache;            // kv_cache_scheme; NULL: null
+    const osh_q_args *cache;            // kv_cache_scheme; NULL: prints null
     const osh_q_transforms *transforms; // NULL: none
     // [n_layers] experts of each decoder layer, < 0: none; NULL: none was left out
     const int *experts;
@@ -154,25 +158,26 @@ typedef struct osh_q_beside {
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g,
                                    const char *format, const osh_q_beside *beside);
-bool osh_q_config_queries(const osh_q_config *c); // a group is for attention
-/* Checks and normalizes a kv_cache_scheme or a group for attention that was read: 8 bits, static,
- * one scale for all keys or values, or one for each head. */
+bool osh_q_config_queries(const osh_q_config *c); // true if a group is for attention
+/* Checks a kv_cache_scheme, or a group for attention, that was read, and brings it into a normal
+ * form: 8 bits, static, one scale for all keys or values, or one for each head. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends "weights 4-bit integer, a scale for each group of 128", with `of` for "weights". Appends
  * nothing if the arguments are not present. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line for the plan: the engines that load this scheme in its format (vLLM on CUDA or
- * CPU, transformers), or why none does. own. stranger: an architecture whose layers in these
- * engines are not known; NULL: a known one. */
+/* Returns a line (own) for the plan: the engines that load this scheme in its format (vLLM on CUDA
+ * or CPU, transformers), or the reason why no engine does. stranger: name of an architecture whose
+ * layers in these engines are not known; NULL: they are known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-typedef struct osh_q_modules { // [n]; views
-    const char *const *names, *const *classes; // classes NULL: unknown
-    const int *which;                          // the real scheme of each module; -1: none
+typedef struct osh_q_modules { // views [n]: the modules of a model
+    const char *const *names, *const *classes; // names; classes, NULL if they are unknown
+    const int *which;                          // index of the scheme that each module really has;
+                                               // -1: none
     size_t n;
     osh_q_family family; // selects the rows of fusions.def
 } osh_q_modules;
-/* Runs vLLM's lookup of each module's scheme on the config that will be written: an index into
- * schemes, -1 for none. Modules that vLLM fuses (fusion.h) are looked up by their fused name. Fails
- * if a result differs from which[i]; the error names the module. */
+/* Runs vLLM's lookup of each module's scheme on the config that will be written. The result is an
+ * index in `schemes`, or -1. Modules that vLLM fuses (fusion.h) are looked up by their fused name.
+ * Fails if a result differs from which[i]; the error names the module. */
 osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *m);
 #endif

@@ -6,11 +6,11 @@
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
  *   ...                                                                              patience ends
  *
- * All ranges of the tensor take a step together, because the end of the search depends on all of
+ * All ranges of the tensor do a step together, because the end of the search depends on all of
  * them. Every number equals the reference's: candidates, scales, codes, differences and powers are
  * rounded to the weight's dtype; sums are added in f32 in torch's order (see sum) and rounded to
- * that dtype. One number differs: |x|^norm of F32 weights is rounded correctly here, and within 1
- * unit in the last place there. */
+ * that dtype. One number differs: |x|^norm of F32 weights is rounded correctly here, but in the
+ * reference only within 1 unit in the last place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -24,19 +24,19 @@
 
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
- * Values go to 8 lanes of 4 vectors. A vector of a 16-bit dtype holds 16 values, whose halves are
- * added first. Every 2^power groups of 4 vectors are added to a sum, every 2^power of these sums to
- * a sum of the next level, and so on, in four levels. Values that fill no vector are added one by
- * one, then the lanes are added. ---- */
+ * Values are added in the 8 lanes of 4 vectors. A vector of a 16-bit dtype has 16 values, whose
+ * halves are added first. Every 2^power groups of 4 vectors are added to a sum, every 2^power of
+ * these sums to a sum of the next level, and so on, in four levels. Values that fill no vector are
+ * added one by one, then the lanes are added. ---- */
 
 enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // values that fill no group yet
-    int n_tail, vector; // values of a vector
+    float tail[GROUP]; // values that do not yet fill a group
+    int n_tail, vector; // n_tail: number of them; vector: values of a vector
     int power;
-    int64_t i; // groups so far
+    int64_t i; // number of groups so far
 } sum;
 
 /* Returns the number of groups in a block of two levels, whose sum does not depend on other
@@ -66,7 +66,7 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* Moves complete sums up after group i. */
+/* Adds complete sums to the next levels after group i. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -116,7 +116,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of fewer values than a group has. */
+/* Returns the sum of values that are fewer than a group. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -133,16 +133,16 @@ typedef struct search {
     const osh_range_job *j;
     osh_range_search rule;
     const osh_q_kernels *k;
-    osh_dtype dt; // dtype of errors
+    osh_dtype dt; // dtype of the errors
     // w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // bands of a chunk; with one range, values of a chunk
-    const float *importance; // view: [I]; NULL: all channels weigh the same
+    int64_t chunk, n_chunks;        // bands of a chunk; if there is one range: values of a chunk
+    const float *importance; // view: [I]; NULL: all channels have the same weight
     float *error; // own: [n] least error so far
-    float *best;  // own: [n] its p
+    float *best;  // own: [n] p of the least error
     float *power; // own: [32768] |x|^norm by the bits of a 16-bit x; NULL: F32
-    bool *better; // own: [chunks]
-    sum *sums;    // own: [chunks], if there is one range; else NULL
+    bool *better; // own: [chunks] true if a range of the chunk became better
+    sum *sums;    // own: [chunks] if there is one range; else NULL
     float p;
 } search;
 
@@ -163,11 +163,11 @@ static void value_errors(const search *s, float *out, int64_t at, int64_t n, con
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: first in the weight's dtype, then in f32
+    float x[PIECE], y[PIECE]; // y: at first in the weight's dtype, later in f32
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // a target is rounded like the weight that it replaces
+    if (j->from != j->dt) { // a target is rounded to the dtype of the weight that it replaces
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -190,8 +190,8 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Makes the code parameters of the ranges [first, first + n), n <= CANDIDATES, with the p of this
- * step. */
+/* Computes the parameters of codes for the ranges [first, first + n) with the p of this step. n <=
+ * CANDIDATES. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
@@ -206,8 +206,8 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* Compares the error of a range in this step with its least one. Returns true and keeps it if it is
- * less. */
+/* Compares the error of a range in this step with its least error. If it is less, keeps it and
+ * returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
@@ -216,8 +216,8 @@ static bool judge_range(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Returns the error of a range. A block that extends past the weight is padded with zeros, which
- * lose nothing, as in the reference. */
+/* Returns the error of a range. If a block extends past the weight, it is padded with zeros, which
+ * have no error, as in the reference. */
 static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
@@ -259,8 +259,8 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Sums the errors of a chunk if all values have one range. Chunks are whole blocks of groups,
- * except the last. */
+/* Adds up the errors of a chunk if all values have one range. All chunks but the last are whole
+ * blocks of groups. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -282,14 +282,14 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 /* Joins the sums of the chunks, in their order. */
 static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // the levels of the last block, and the tail
+    sum all = s->sums[s->n_chunks - 1]; // has the levels of the last block, and the tail
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
     if (all.i == block_groups(all.power)) all.n_tail = 0;
     memset(all.acc, 0, sizeof all.acc);
     all.i = 0;
     for (int64_t c = 0; c < s->n_chunks; c++) {
-        if (s->sums[c].i < block_groups(all.power)) break; // the last chunk
+        if (s->sums[c].i < block_groups(all.power)) break; // this is the last chunk
         for (int k = 0; k < SIDE; k++) add_lanes(all.acc[2][k], s->sums[c].acc[2][k]);
         all.i += block_groups(all.power);
         raise_sums(&all, 3);
@@ -363,7 +363,7 @@ done:
 
 /* ---- histograms of weights ---- */
 
-/* Finds the candidate that loses least, measured on the values. */
+/* Finds the candidate with the least loss, computed from the values. */
 static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
                             const int64_t at[4])
 {
@@ -382,8 +382,8 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
     }
 }
 
-/* Chooses the range of a scale from the counts of its values: rows [at[0], at[0] + at[1]), columns
- * [at[2], at[2] + at[3]). */
+/* Chooses the range of a scale from the counts of its values in rows [at[0], at[0] + at[1]) and
+ * columns [at[2], at[2] + at[3]). */
 static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale,
                          const int64_t at[4])
 {

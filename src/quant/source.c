@@ -1,5 +1,5 @@
-/* source.c - replaces each quantized module of a checkpoint by a virtual dense weight, and hides
- * the stored tensors of the module. */
+/* source.c - replaces each quantized module of a checkpoint by a virtual dense weight and hides the
+ * stored tensors of the module. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 
@@ -35,7 +35,8 @@ size_t osh_source_scratch(const osh_source *s)
 
 /* ---- the config ---- */
 
-/* Returns the row that has a method; NULL: none has. to gets all methods, as "a, b or c". */
+/* Returns the row of the table that has a method, or NULL. `to` gets the names of all methods, as
+ * "a, b or c". */
 static const osh_source_type *find_method(char *to, size_t cap, const char *method)
 {
     const osh_source_type *found = NULL;
@@ -52,7 +53,7 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
     return found;
 }
 
-/* True if row k is used: a row with groups alone, or all rows without. */
+/* True if row k is used: a row with groups is used alone; without it all other rows are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -75,7 +76,7 @@ done:
 
 /* ---- stored modules ---- */
 
-/* Adds the module of a tensor, if it is new. Its row is the first one that claims the tensor.
+/* Adds the module of a tensor if it is new. Its row is the first one that claims the tensor.
  * Several tensors of a module may be claimed. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
@@ -113,7 +114,7 @@ done:
     return rc;
 }
 
-/* Makes rows of a dense weight: an osh_ckpt_make. */
+/* Makes rows of a dense weight. It is an osh_ckpt_make. */
 static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                   int64_t first, int64_t n)
 {
@@ -149,8 +150,8 @@ done:
     return rc;
 }
 
-/* Returns the module whose weight or input the stored tensor holds codes or parameters of; -1:
- * none. */
+/* Returns the module to which the stored tensor belongs, with codes or parameters of its weight or
+ * input. -1: none. */
 static int64_t module_of_part(const osh_source *s, const char *name)
 {
     size_t n = strlen(name);

@@ -8,7 +8,7 @@
  *
  * A scale that is not finite is refused. A scale may be 0 or negative.
  *
- * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB of
+ * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 needs 3 MB of
  * scratch. Rows that share a scale (blocks) or a word of zero points are decoded together. */
 #include "quant/source_impl.h"
 
@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/num.h"
 
-/* elements; rows whose packed zero points fill whole words */
+/* PIECE: elements; ZERO_ROWS: rows whose packed zero points fill whole words. */
 enum { PIECE = 1 << 18, ZERO_ROWS = 32 };
 
 static bool is_per_row(const osh_format_tensor *f)
@@ -47,8 +47,8 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Returns the rows [*at, *at + *n) of a stored tensor that belong to the rows [first, first + rows)
- * of the weight. */
+/* Computes the rows [*at, *at + *n) of a stored tensor that belong to the rows [first, first +
+ * rows) of the weight. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
 {
@@ -64,7 +64,7 @@ static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, in
 
 static bool is_power(const osh_source_module *q, int leaf) { return leaf == 1 && q->powers; }
 
-/* Converts exponents + 127 to powers of two in F32. 255 is NaN. */
+/* Converts exponents + 127 to powers of two in F32; 255 becomes NaN. */
 static osh_status widen_powers(osh_ctx *cx, osh_tensor **scale)
 {
     osh_status rc = OSH_OK;
@@ -93,7 +93,7 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
                              (size_t)(n * row)));
-    if (!strcmp(f->leaf, "weight_shape")) { // the shape of these rows
+    if (!strcmp(f->leaf, "weight_shape")) { // gets the shape of these rows
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
@@ -102,7 +102,7 @@ done:
     return rc;
 }
 
-/* Fails if a stored scale is not finite, or the global scale not positive. */
+/* Fails if a stored scale is not finite, or if the global scale is not positive. */
 static osh_status check_scales(osh_ctx *cx, const osh_source_module *q, const osh_qparams *p)
 {
     osh_status rc = OSH_OK;
@@ -119,7 +119,8 @@ done:
     return rc;
 }
 
-/* Rounds the elements of from to dtype dt. narrow: they are rounded to BF16 first. */
+/* Rounds the elements of `from` to dtype dt. If `narrow` is true, they are rounded to BF16
+ * first. */
 static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
 {
     enum { N = 1024 };
@@ -135,13 +136,13 @@ static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool n
     }
 }
 
-/* Decodes rows into to [rows, I] in the dtype of the dense weight. */
+/* Decodes rows to `to` [rows, I] in the dtype of the dense weight. */
 static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first,
                               int64_t rows)
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // own: the result, if it is not rounded yet
+    osh_tensor *made = NULL;  // own: the result before it is rounded
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
@@ -174,7 +175,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // own: pieces of which only a part is wanted
+    void *room = NULL; // own: for pieces of which only a part is needed
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
@@ -208,11 +209,12 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * osh_tensor_gross(part); // stored, and in params
+        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy as it is stored, one in the
+                                                     // parameters
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
-    longest = osh_file_room(longest); // the buffer of a direct read
+    longest = osh_file_room(longest); // buffer of a direct read
     return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) +
                                OSH_BLOCK_BYTES);
 }

@@ -1,5 +1,5 @@
-/* transform.h - transform_config of compressed-tensors: the matrices that weights were multiplied
- * by, and that activations are multiplied by while the model runs. */
+/* transform.h - transform_config of compressed-tensors: the matrices by which weights were
+ * multiplied, and by which activations are multiplied while the model runs. */
 #ifndef OSH_TRANSFORM_H
 #define OSH_TRANSFORM_H
 #include <cjson/cJSON.h>
@@ -8,7 +8,7 @@
 
 typedef enum {
     OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
-    OSH_AT_QUERIES, OSH_AT_KEYS, // in attention, after rope: q_attn, k_cache
+    OSH_AT_QUERIES, OSH_AT_KEYS, // in attention after rope: q_attn, k_cache
     OSH_N_PLACES
 } osh_q_place;
 static inline bool osh_q_place_attends(osh_q_place at)
@@ -25,9 +25,9 @@ typedef struct osh_q_apply {
     osh_strs targets, ignore; // own
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config
-    char *name, *type;  // own: "R4", "hadamard"
-    int64_t block;      // head_dim: channels of a block; 0: all channels
-    bool f32;           // precision of the stored matrices: f32, else f64
+    char *name, *type;  // own: such as "R4" and "hadamard"
+    int64_t block;      // channels of a block (head_dim); 0: all channels
+    bool f32;           // precision of the stored matrices: true: f32; false: f64
     osh_q_apply *apply; // own
     size_t n;
 } osh_q_transform;
@@ -36,21 +36,23 @@ typedef struct osh_q_transforms {
     size_t n;
 } osh_q_transforms;
 
-const char *osh_q_place_name(osh_q_place at); // "weight_input"
-bool osh_q_transforms_act(const osh_q_transforms *t); // true if one acts while the model runs
-/* True if tensor is the matrix of a transform that acts: "...R4_input.weight". */
+const char *osh_q_place_name(osh_q_place at); // such as "weight_input"
+bool osh_q_transforms_act(const osh_q_transforms *t); // true if a transform acts while the model
+                                                      // runs
+/* True if `tensor` is the matrix of a transform that acts, such as "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
-/* Add a group, and an application of a group. The strings are copied. */
+/* Add a group, and an application of it. The strings are copied. */
 osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name,
                                 const char *type, int64_t block, bool f32);
 osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,
                            const osh_strs *targets, const osh_strs *ignore);
-/* Reads the transform_config of a checkpoint into t, which is empty before. Groups that only
- * changed weights are left out. Fails if a group acts while the model runs and is not supported. */
+/* Reads the transform_config of a checkpoint into t, which must be empty. Groups that only changed
+ * weights are left out. Fails if a group acts while the model runs and is not supported. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
 cJSON *osh_q_transforms_object(const osh_q_transforms *t); // own; NULL: no memory
-/* Prints the quantization_config of a model that has transforms and no quantized weight. own */
+/* Prints the quantization_config of a model that has transforms but no quantized weight. *out:
+ * own. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);
 void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t);
 #endif

@@ -2,13 +2,14 @@
  * module's scheme (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its
  * choice of a kernel.
  *
- *   ignore    an entry that matches the fused name decides alone; else all or no shards are ignored
+ *   ignore    an entry that matches the fused name decides alone; else all shards are ignored,
+ *             or none
  *   targets   the first hit wins: (1) name or regex on the layer's (fused) name, in file order;
  *             (2) fused layer: if every shard matches a target, the target of the first shard;
  *             (3) the target is contained in the class name, without case
  *
- * Groups are in the file in the byte order of their names. A target that is given twice keeps its
- * first position with the scheme of the later group. */
+ * Groups are in the file in the byte order of their names. If a target occurs twice, it has its
+ * first position and the scheme of the later group. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -24,14 +25,14 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // own; NULL: compared as text
+    osh_regex *regex; // own; NULL: the pattern is compared as text
     int scheme;
 } pattern;
 
 typedef struct lookup {
     pattern *targets, *ignores; // own
     size_t n_targets, n_ignores;
-    osh_map *names; // own: module name to index
+    osh_map *names; // own: name of a module -> index
 } lookup;
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
@@ -48,7 +49,7 @@ static osh_status pattern_matches(osh_ctx *cx, bool *yes, const pattern *p, cons
     return OSH_OK;
 }
 
-/* Returns the first pattern that matches name; -1: none. */
+/* Finds the first pattern that matches `name`. *which is its index, or -1. */
 static osh_status first_pattern(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
                                 const char *name)
 {
@@ -77,14 +78,14 @@ static const char *group_name(const osh_q_scheme *s)
     return s->group_name ? s->group_name : "";
 }
 
-/* Adds the targets in the order in which vLLM's dict holds them. */
+/* Adds the targets in the order in which vLLM's dict contains them. */
 static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
     const char *last = NULL; // the previous group
 
-    // groups of attention are counted, too, and then skipped
+    // Groups for attention are counted here but not added.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -129,11 +130,12 @@ done:
     return rc;
 }
 
-typedef struct layer { // a layer of vLLM: one module, or several fused
+typedef struct layer { // a layer of vLLM: one module, or several fused ones
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    int64_t module[OSH_FUSION_PARTS]; // -1: the checkpoint lacks it, but vLLM looks for it
-    int n; // shards; 1: not fused
+    int64_t module[OSH_FUSION_PARTS]; // -1: vLLM looks for this module, but the checkpoint does not
+                                      // have it
+    int n; // number of shards; 1: not fused
     const char *cls;
 } layer;
 
@@ -143,7 +145,7 @@ static const char *module_leaf(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Sets l to the fused layer that module i is part of. Returns false if there is none. */
+/* Sets l to the fused layer of which module i is a part. Returns false if there is none. */
 static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *name = all->names[i], *leaf = module_leaf(name);
@@ -161,7 +163,7 @@ static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size
     return true;
 }
 
-/* Sets l to the layer that module i is part of. */
+/* Sets l to the layer of which module i is a part. */
 static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *const *classes = all->classes;
@@ -174,7 +176,7 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes the leaf names of the parts s with bit s set in `which`. */
+/* Writes the leaf names of the parts whose bits are set in `which`. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;
@@ -255,8 +257,8 @@ static const char *scheme_name(const osh_q_scheme *schemes, int i)
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
-/* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj"; 0:
- * name is not an expert's. */
+/* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj".
+ * Returns 0 if the name is not that of an expert. */
 static size_t experts_prefix_length(const char *name)
 {
     static const char word[] = ".experts.";
@@ -264,8 +266,8 @@ static size_t experts_prefix_length(const char *name)
     return at && *number >= '0' && *number <= '9' ? (size_t)(number - 1 - name) : 0;
 }
 
-/* Fails if the experts of a layer have several schemes: vLLM makes one layer of them (FusedMoE),
- * with one scheme. */
+/* Fails if the experts of a layer have different schemes: vLLM makes one layer of them (FusedMoE),
+ * which has one scheme. */
 static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
@@ -307,7 +309,8 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        if (l.module[0] != (int64_t)i) continue; // looked up with its first shard
+        if (l.module[0] != (int64_t)i) continue; // the layer is looked up together with its first
+                                                 // shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
             if (l.module[s] < 0) continue;
@@ -332,7 +335,7 @@ done:
 
 /* ---- the choice of a kernel ---- */
 typedef struct engines {
-    const char *cuda, *cpu; // NULL: none
+    const char *cuda, *cpu; // NULL: no such engine
     const char *why;        // the reason, if both are NULL
 } engines;
 
@@ -387,7 +390,8 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* NVFP4, MXFP4, MXFP8: inputs have the arguments of the weights, or are dense. */
+/* Engines for NVFP4, MXFP4 and MXFP8. Inputs are dense or have the same arguments as the
+ * weights. */
 static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
@@ -413,7 +417,8 @@ static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-/* Static outputs need static inputs, both of 8 bits by tensor. vLLM ignores dynamic outputs. */
+/* Static outputs need static inputs; both must have 8 bits and one scale for the tensor. vLLM
+ * ignores dynamic outputs. */
 static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
@@ -432,7 +437,7 @@ static engines engines_with_outputs(const osh_q_scheme *s, const char *format, e
 
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
-    const osh_format *f = NULL; // view: a row of osh_formats
+    const osh_format *f = NULL; // view: an entry of osh_formats
     if (osh_q_of_attention(s))
         return osh_strdup(
             cx, s->inputs.type == OSH_Q_FLOAT

@@ -68,10 +68,10 @@ void osh_page_end(osh_page *pg, char **html)
     osh_buf_deinit(pg->cx, &pg->b);
 }
 
-/* Shows control characters as osh_show does: a page would obey those that turn text around. */
+/* Shows control characters as osh_show does, because some of them reverse the text of a page. */
 void osh_page_escape(osh_page *pg, const char *text)
 {
-    char shown[512]; // a piece of the text
+    char shown[512]; // a piece of the text, escaped
     while (*text) {
         osh_show(shown, sizeof shown, text, &text);
         for (const char *s = shown; *s; s++) {

@@ -26,7 +26,7 @@ static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
     const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
-        /* An original node has the weights of the next node. */
+        /* A node of the original model has the weights of the next node. */
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
@@ -96,7 +96,7 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         v->apart ? ", small Linears apart" : "");
 }
 
-/* Prints a subgraph after its number and its name. */
+/* Prints a subgraph; its number and name are already printed. */
 static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r,
                                  int i)
 {
@@ -114,8 +114,8 @@ done:
     return rc;
 }
 
-/* Replaces the numbers that are parts of names by *: "model.layers.3.h" becomes "model.layers.*.h".
- * The caller frees it. */
+/* Replaces numbers in names by *: "model.layers.3.h" becomes "model.layers.*.h". The caller frees
+ * *to. */
 static osh_status text_without_numbers(osh_ctx *cx, char **to, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -134,7 +134,7 @@ done:
 
 typedef struct fold { // subgraphs that differ only in the numbers in names
     int first, n;
-    char *name, *text; // own: with * for numbers
+    char *name, *text; // own: with * instead of numbers
 } fold;
 
 static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
@@ -170,8 +170,8 @@ done:
     return rc;
 }
 
-/* Prints a row for each subgraph. Subgraphs that are alike have one row, where the first of them
- * is. */
+/* Prints a row for each subgraph. Subgraphs that are alike share one row, at the position of the
+ * first. */
 static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -198,7 +198,7 @@ done:
 
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
 {
-    /* Speed of products by instruction set; AVX2 is 1. */
+    /* Speed of products by instruction set, relative to AVX2. */
     static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5};
     osh_status rc = OSH_OK;
     double threads = osh_threads(cx), products = threads * faster[osh_isa_used()];
@@ -216,7 +216,8 @@ done:
     return rc;
 }
 
-/* Prints the needs of the job in the last line: a reader looks for them first. */
+/* Prints the memory and time that the job needs in the last line, because a reader looks for them
+ * first. */
 static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -278,7 +279,8 @@ done:
     return rc;
 }
 
-/* Prints for each transform how many layers give factors to how many modules. */
+/* Prints for each transform the number of layers that give factors and of modules that take
+ * them. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -319,7 +321,7 @@ done:
     return rc;
 }
 
-/* Prints the values that are not observed, and the value whose range they take. Lines that differ
+/* Prints the values that are not observed and the values whose range they use. Lines that differ
  * only in numbers are printed once. */
 static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
@@ -351,7 +353,7 @@ done:
     return rc;
 }
 
-/* Prints the weights that stay dense and the reason, a line for each kind. */
+/* Prints the weights that stay dense and the reason, with a line for each kind. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -372,7 +374,7 @@ done:
     return rc;
 }
 
-/* Prints the share of memory and the estimated times on the GPU that the plan is for. */
+/* Prints the part of the memory and the estimated times on the GPU for which the run is planned. */
 static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -399,8 +401,8 @@ done:
     return rc;
 }
 
-/* Prints a line for each modifier. The subgraphs that follow are those of the traversal with the
- * highest host memory. */
+/* Prints a line for each modifier. The subgraphs printed after it are those of the traversal with
+ * the highest host memory. */
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

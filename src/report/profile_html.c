@@ -91,7 +91,8 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
 
 enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18, LEAST_W = 1 };
 
-typedef struct axes { double seconds, top; } axes; // values at the right and the upper edge
+typedef struct axes { double seconds, top; } axes; // `seconds` is the time at the right edge, `top`
+                                                   // the bytes at the upper edge
 
 static double axes_x(const axes *a, double seconds)
 {
@@ -151,7 +152,7 @@ static void draw_curves(osh_page *pg, const osh_profile_data *d, const axes *a)
     OSH_PUT(pg, "\"/>\n");
 }
 
-/* Draws the end of a name: it distinguishes names. */
+/* Draws the end of a name if the whole name has no room: names differ at their ends. */
 static void draw_label(osh_page *pg, double x, double y, const char *name)
 {
     size_t n = strlen(name);

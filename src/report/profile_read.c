@@ -23,10 +23,10 @@ typedef struct open_stage {
 
 typedef struct reader {
     osh_ctx *cx;
-    osh_map *rows;         // own: stage -> row
+    osh_map *rows;         // own: stage name -> index of its row
     osh_profile_data *d; // view
     const char *path;
-    open_stage open[MAX_OPEN]; // the outermost first
+    open_stage open[MAX_OPEN]; // stages that are open, the outermost first
     int n_open;
     double beside; // start of the stage that is open on the other thread
 } reader;
@@ -176,7 +176,8 @@ static osh_status profile_read_record(reader *r, const osh_yaml *item)
         OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs falls to %.3f from %.3f", r->path,
                  item->line, t, d->seconds);
     stages_see(r, high > now ? high : now, live);
-    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the interval that ends here
+    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the innermost stage, to which
+                                                           // the time until this record belongs
     if (d->n_points) {
         osh_profile_point *before = &d->points[d->n_points - 1];
         if (high > before->bytes) before->bytes = high;
@@ -192,7 +193,8 @@ done:
     return rc;
 }
 
-/* Keeps at most 1000 points, each the highest of its neighbours. */
+/* Reduces the points to at most 1000. Each remaining point has the highest bytes of its
+ * neighbours. */
 static void points_thin(osh_profile_data *d)
 {
     enum { MOST = 1000 };
@@ -230,7 +232,7 @@ done:
 
 /* ---- the file ---- */
 
-/* Adds the operations of each phase, which the summary has. */
+/* Adds the number of operations of each phase. The summary at the file's end has them. */
 static void profile_read_flops(osh_profile_data *d, const osh_yaml *phases)
 {
     for (size_t i = 0; phases && phases->kind == OSH_Y_SEQ && i < phases->n; i++) {

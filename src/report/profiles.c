@@ -9,7 +9,7 @@ static const char *profile_model(const osh_profiled *p) { return p->model ? p->m
 static const char *profile_method(const osh_profiled *p) { return p->method ? p->method : ""; }
 
 enum { N_FIGURES = 7 };
-typedef struct figures { int64_t of[N_FIGURES]; } figures; // bytes; < 0: unknown
+typedef struct figures { int64_t of[N_FIGURES]; } figures; // bytes; a negative value is not known
 
 static figures profile_figures(const osh_profiled *p)
 {
@@ -17,7 +17,8 @@ static figures profile_figures(const osh_profiled *p)
                       p->d.io.read_bytes, p->d.io.written_bytes}};
 }
 
-/* Returns the first profile with the model, or the method, of profile i. */
+/* Returns the index of the first profile that has the same model (or method, as `what` says) as
+ * profile i. */
 static int profiles_first(const osh_profiled *of, int n, const char *(*what)(const osh_profiled *),
                           int i)
 {
@@ -66,7 +67,7 @@ static void peaks_table(osh_page *pg, const osh_profiled *of, int n)
     OSH_PUT(pg, "</table></div>\n");
 }
 
-/* Puts a table with a row for each model and a column for each method. */
+/* Writes a table with a row for each model and a column for each method. */
 static void cross_table(osh_page *pg, const osh_profiled *of, int n)
 {
     OSH_PUT(pg, "<h2>Highest memory by model and method</h2>\n<div class=\"wide\"><table "

@@ -223,8 +223,8 @@ static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
     return ok;
 }
 
-/* Adds the tier of values between subgraphs, and the bytes of values that were copied to and from
- * the device. */
+/* Adds where values between subgraphs are stored, and the bytes of values that were copied to and
+ * from the GPU. */
 static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
@@ -343,7 +343,8 @@ static bool report_add_traversals(cJSON *root, const osh_plan *p)
     return ok;
 }
 
-/* Copied tensors with a NaN or an infinity: their number, and the names of the first. */
+/* Adds the number of copied tensors that contain a NaN or an infinity, and the names of the first
+ * ones. */
 static bool report_add_not_finite(cJSON *root, const osh_run *r)
 {
     cJSON *o = NULL, *list = NULL;

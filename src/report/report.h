@@ -5,15 +5,16 @@
 #include "run/run.h"
 
 typedef struct osh_report {
-    const osh_run *run;   // view
+    const osh_run *run;   // view: the run that is reported
     osh_profile_data d;   // own
-    double seconds;       // duration of the run
-    int64_t source_bytes; // stored bytes of all tensors of the source
-    int64_t storage_read, storage_written; // bytes of the process, by the kernel; < 0: unknown
+    double seconds;       // seconds that the run took
+    int64_t source_bytes; // bytes of all tensors in the source's files
+    int64_t storage_read, storage_written; // bytes that the process read from disks and wrote to
+                                           // them, as the kernel counts; < 0: unknown
     int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory; 0: none
-    osh_cuda_counters copies; // counters of the device
+    osh_cuda_counters copies; // counters of the GPU
     int n_fallbacks;
-    int n_experts;        // quantized modules of experts
+    int n_experts;        // number of quantized modules that belong to experts
     const char *model;    // view: the last part of its path
     char *command, *machine; // own
     char date[32];        // date of the report, UTC
@@ -23,8 +24,8 @@ typedef struct osh_report {
 /* Collects the report and makes its page. The caller frees both. */
 osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r);
 void osh_report_deinit(osh_ctx *cx, osh_report *r);
-/* Writes the report as JSON, item by item: the JSON of 20,000 modules takes 10 MB. For
- * osh_file_write_by; report: an osh_report. */
+/* Writes the report as JSON, item by item, because the JSON of 20,000 modules takes 10 MB. It is a
+ * callback of osh_file_write_by; `report` points to an osh_report. */
 osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f);
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
 #endif

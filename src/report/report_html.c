@@ -35,7 +35,7 @@ static void html_about_row(osh_page *pg, const char *what, const char *text, boo
     PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
 }
 
-/* Puts a table that identifies the run. */
+/* Writes the table that identifies the run. */
 static void html_about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
@@ -78,7 +78,8 @@ static void html_head(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
     html_card(pg, "fallbacks");
-    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this by its numbers
+    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this comment of the page by its
+                                            // results
 }
 
 /* ---- error per module ---- */

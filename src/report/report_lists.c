@@ -22,7 +22,7 @@ bool osh_report_string(cJSON *o, const char *key, const char *s)
     return cJSON_AddStringToObject(o, key, s) != NULL;
 }
 
-/* Gives the item to *out. If it is not complete, frees it and fails: there was no memory. */
+/* Stores the item in *out. If `ok` is false, no memory was left: it frees the item and fails. */
 static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 {
     if (ok) return *out = o, OSH_OK;

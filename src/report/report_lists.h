@@ -5,7 +5,7 @@
 #include "report/report.h"
 #include "text/json.h"
 
-enum { OSH_REPORT_LISTS = 5 }; // the last entry is empty
+enum { OSH_REPORT_LISTS = 5 }; // including the last entry, which is empty and ends the list
 
 typedef struct osh_report_lists {
     osh_json_list lists[OSH_REPORT_LISTS];
@@ -18,8 +18,8 @@ typedef struct osh_report_lists {
 osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_report *r);
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
-/* These return false if there was no memory. */
-bool osh_report_number(cJSON *o, const char *key, double v); // null if v is not finite
+/* The functions below return false if there was no memory. */
+bool osh_report_number(cJSON *o, const char *key, double v); // writes null if v is not finite
 bool osh_report_seconds(cJSON *o, const char *key, double s);
 bool osh_report_string(cJSON *o, const char *key, const char *s);
 #endif

@@ -10,12 +10,12 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-typedef struct osh_kept_rows { // a tensor of a router
+typedef struct osh_kept_rows { // rows of a tensor of a router that stay
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
 } osh_kept_rows;
-enum { ROUTER_TENSORS = 4 }; // at most, for a layer: weight, bias
+enum { ROUTER_TENSORS = 4 }; // most tensors of a layer's router: weight, bias
 
 /* Returns the name of the modifier that removes experts, for messages. */
 static const char *experts_modifier_name(const osh_rewrites *p)
@@ -120,7 +120,7 @@ static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st
     const osh_kept_rows *r = user;
     size_t element = osh_dtype_bytes(e->dtype),
            each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
-    if (e->ndim < 2) first = 0, n = e->shape[0]; // its one row is all of it
+    if (e->ndim < 2) first = 0, n = e->shape[0]; // its only row is the whole tensor
     for (int64_t i = 0; i < n; i++)
         OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
                                          (int64_t)each * r->kept[first + i], each));
@@ -130,8 +130,8 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    int64_t *by; // own: new number of each tensor, for osh_checkpoint_hide
-    int64_t n;   // tensors before
+    int64_t *by; // own: for each tensor the argument `by` of osh_checkpoint_hide
+    int64_t n;   // number of tensors before
     int n_rows;
 } renaming;
 
@@ -157,7 +157,7 @@ done:
     return rc;
 }
 
-/* Gives a tensor of an expert its new number, or hides it. rest: the end of its name,
+/* Gives a tensor of an expert its new number, or hides it. `rest` is the end of its name, such as
  * "7.gate_proj.weight". */
 static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_layer *l,
                                   int64_t tensor, const char *rest)
@@ -167,7 +167,8 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // belongs to all experts
+    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // the tensor belongs to all
+                                                                   // experts
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
     if (at == n)
@@ -249,7 +250,7 @@ const char *osh_experts_file(const osh_rewrites *p)
     return a ? a->report_path : NULL;
 }
 
-/* Checks that the report does not have the name of a source file that is copied. */
+/* Checks that the report has another name than the source files that are copied. */
 static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const osh_reap *a)
 {
     osh_status rc = OSH_OK;
@@ -302,7 +303,7 @@ osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p)
     OSH_NEW(cx, *out, n);
     for (int i = 0; i < n; i++) (*out)[i] = -1;
     for (int i = 0; i < p->experts->n; i++) {
-        const char *at = p->experts->layers[i].name; // "model.layers.3.mlp"
+        const char *at = p->experts->layers[i].name; // such as "model.layers.3.mlp"
         while (*at && !(at[0] == '.' && at[1] >= '0' && at[1] <= '9')) at++;
         int64_t layer = *at ? strtoll(at + 1, NULL, 10) : n;
         if (layer < n) (*out)[layer] = p->experts->n_kept;

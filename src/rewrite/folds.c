@@ -1,18 +1,19 @@
-/* folds.c - finds the folds of a recipe's mappings, or of the graph if the recipe has none, and
- * registers known factors. */
+/* folds.c - finds the folds of a recipe's mappings, or infers them from the graph if the recipe has
+ * none, and registers known factors. */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 
 #include <string.h>
 
-typedef struct found { // one mapping, for one layer that gives
+typedef struct found { // one mapping for one layer that gives factors
     const osh_modifier *m;
-    int modifier, smooth;  // modifier: of the recipe; smooth: the giving module
-    int *takes, n_takes;   // own: modules that take
-    /* Lists for all mappings, so that none scans the whole model: */
-    osh_span *inside;      // own [modules]: a range with all modules inside of it
-    int *n_users;          // own [tensors]: nodes with it as a weight
-    bool *hits;            // own [modules]: matches in the present scope
+    int modifier, smooth;  // modifier: index in the recipe; smooth: module that gives factors
+    int *takes, n_takes;   // own: modules that take factors
+    /* Lists that are made once, so that not every mapping searches the whole model: */
+    osh_span *inside;      // own [modules]: a range of modules that contains all modules inside of
+                           // it
+    int *n_users;          // own [tensors]: number of nodes that have it as a weight
+    bool *hits;            // own [modules]: true for matches inside the current module
 } found;
 
 static const osh_node *fold_node(const osh_rewrites *p, int module)
@@ -52,7 +53,7 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found 
                     p->in->graph->modules[n->module].name, n->op->name);
 }
 
-/* True if the node reads the value, and not only its shape. */
+/* True if the node reads the elements of the value, and not only its shape. */
 static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
@@ -70,7 +71,7 @@ static bool passes_on(const osh_node *n, int value)
 }
 
 /* Checks that every reader of the value takes the factors or passes them on. reached [n_takes]: set
- * for the takers. */
+ * to true for the takers that were found. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -92,8 +93,8 @@ done:
     return rc;
 }
 
-/* Refuses a weight that several nodes have, like a tied embedding: it cannot be changed for one of
- * them. */
+/* Refuses a weight that several nodes use, such as a tied embedding: it cannot be changed for one
+ * of them only. */
 static osh_status fold_check_alone(osh_ctx *cx, const osh_rewrites *p, const found *f, int weight)
 {
     osh_status rc = OSH_OK;
@@ -137,7 +138,7 @@ done:
 
 /* ---- one fold ---- */
 
-/* Returns the scheme of a Linear of the graph; NULL: it stays dense. */
+/* Returns the scheme of a Linear of the graph. NULL: it stays dense. */
 static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p->match, node, 1);
@@ -146,8 +147,8 @@ static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
                : NULL;
 }
 
-/* Refuses weights that an earlier modifier of the recipe quantizes: they must not change any
- * more. */
+/* Refuses weights that an earlier modifier of the recipe quantizes, because they must not change
+ * any more. */
 static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -180,7 +181,8 @@ done:
     return rc;
 }
 
-/* Keeps the nodes from the giving layer to the last taking one in one subgraph. */
+/* Keeps the nodes from the layer that gives factors to the last one that takes them in one
+ * subgraph. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -188,7 +190,8 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* Makes the fold observe the input of its Linears, and checks that their schemes suit a search. */
+/* Lets the fold observe the input of its Linears, and checks that a search is possible for their
+ * schemes. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
@@ -238,7 +241,8 @@ done:
     return rc;
 }
 
-/* Sets *all if all layers of the mapping are ignored. Upstream skips a mapping only then. */
+/* Sets *all to true if all layers of the mapping are ignored. Only then LLM Compressor skips a
+ * mapping. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -253,7 +257,7 @@ done:
     return rc;
 }
 
-/* True if the mapping is skipped, as in upstream's AWQ: none of its Linears is quantized, or
+/* True if the mapping is skipped, as in LLM Compressor's AWQ: none of its Linears is quantized, or
  * several heads share the values of an attention. */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
@@ -288,12 +292,13 @@ done:
 
 /* ---- mappings of the recipe ---- */
 
-typedef struct balance { // the targets of a mapping's balance layers
+typedef struct balance { // targets of a mapping's balance layers
     osh_matcher **of; // own
     size_t n;
 } balance;
 
-/* Fills hits: modules in scope that one of the targets matches. *all: each target matches one. */
+/* Sets `hits` to true for the modules in the current range that one of the targets matches. *all:
+ * true if each target matches one. */
 static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
                                const balance *b, int scope)
 {
@@ -316,8 +321,8 @@ done:
     return rc;
 }
 
-/* Finds the balance layers of a smooth layer: in the smallest module around it that has a match for
- * each target. No other smooth layer may be in that module. */
+/* Finds the balance layers of a smooth layer: they are in the smallest module around it that has a
+ * match for each target. That module may not contain another smooth layer. */
 static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
 {
@@ -409,7 +414,8 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* True if only Linears that are no routers read the output of the module; they become f's takes. */
+/* True if only Linears, but no routers, read the output of the module. They are added to
+ * f->takes. */
 static bool only_linears(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -426,7 +432,7 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
 }
 
 /* True for a Linear of a layer whose output reaches exactly one Linear, through nodes that pass
- * factors on. That Linear becomes f's take. */
+ * factors on. That Linear is added to f->takes. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -455,8 +461,8 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 }
 
 /* Infers mappings: norms that feed only Linears, and do so in every layer. A norm before experts is
- * not taken, because one factor for all experts costs more than it gains (upstream's choice, too).
- * Then the norms before the MLPs of the model's dense layers are not taken either. */
+ * not used, because one factor for all experts costs more than it gains (LLM Compressor does not
+ * use it either). In such a model the norms before the MLPs of dense layers are not used either. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;
@@ -484,7 +490,7 @@ done:
     return rc;
 }
 
-/* Makes the lists for all mappings. */
+/* Makes the lists that all mappings use. */
 static osh_status folds_make_lists(osh_ctx *cx, found *f, const osh_rewrites *p)
 {
     osh_status rc = OSH_OK;
@@ -608,7 +614,7 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p->match, f->takes[k]); // at most one
+        int i = osh_first_user(p->match, f->takes[k]); // at most one Linear
         const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
         b[k] = (osh_balance){.name = l ? l->name : w->name,
                              .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,

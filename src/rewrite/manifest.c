@@ -1,5 +1,5 @@
-/* manifest.c - lists every output tensor before one is written: the fate of each source tensor, its
- * file and its offset. Tensors of one module stay in one shard. Inside a shard they are in the
+/* manifest.c - lists every output tensor before any is written: what happens to each source tensor,
+ * its file and its offset. Tensors of one module stay in one shard. Inside a shard they are in the
  * order of the safetensors library. */
 #include <limits.h>
 #include <stdio.h>
@@ -15,12 +15,12 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own: source tensor -> Linear that replaces it; -1: none; BESIDE: a bias
-                        // that learns
+    int64_t *at_linear; // own: for each source tensor the Linear that replaces it; -1: none;
+                        // BESIDE: a bias that learns
 } builder;
 enum { BESIDE = -2 };
 
-/* Takes ownership of name. like: its dtype and shape. */
+/* Adds an entry. Takes ownership of `name`. `like` has its dtype and shape. */
 static osh_status manifest_push(osh_ctx *cx, osh_manifest *p, const builder *b, char *name,
                                 const osh_st_entry *like, osh_out_tensor info)
 {
@@ -70,7 +70,7 @@ done:
 }
 
 /* True if the Linear replaces its own weight. A tied head that is quantized has no tensor in the
- * source: its embedding stays, untied. */
+ * source: the embedding stays and is no longer tied. */
 static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
 {
     const char *name = p->in->ck->tensors[l->tensor].e->name;
@@ -78,8 +78,8 @@ static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
-/* Finds the tied head of the source and the tensor that it shares. *name NULL: the source has a
- * head of its own, or none. */
+/* Finds the tied head of the source and the tensor that it shares. *name is NULL if the source has
+ * a head of its own, or no head. */
 static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
 {
     osh_missing_head h;
@@ -112,7 +112,7 @@ done:
     return rc;
 }
 
-/* True if the tensor of the output belongs to the output head. */
+/* True if this tensor of the output belongs to the output head. */
 static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
 {
     const char *tensor = e->name;
@@ -123,8 +123,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* Unties a head that the source ties and stores too, if the output changes the head or the
- * embedding table: a loader would replace the head by the table. The stored head counts. */
+/* Unties a head that the source ties but also stores, if the output changes the head or the
+ * embedding table: a loader would otherwise replace the head by the table. The stored head is
+ * used. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;
@@ -140,7 +141,7 @@ static void manifest_untie_stored(osh_manifest *p)
     p->untie |= p->in->ck->config->tie_word_embeddings && stored && changed;
 }
 
-/* Counts the output tensors: copies of the source's, those of Linears, and one for an untied
+/* Counts the output tensors: copies of source tensors, tensors of Linears, and one for an untied
  * head. */
 static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_manifest *p)
 {
@@ -178,7 +179,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // its stored parts are copied
+        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the stored tensors that it is made of
+                                                            // are copied
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
             OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));
@@ -245,7 +247,7 @@ static int assign_shards(osh_manifest *p)
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **part = NULL; // own: pointers
+    osh_st_entry **part = NULL; // own: pointers to entries
     osh_shard *sh = &p->shards[s];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;
@@ -302,7 +304,7 @@ void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match)
     p->n_out = 0, p->n_shards = 0;
 }
 
-/* ---- fates ---- */
+/* ---- fates: what happens to source tensors ---- */
 
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
 {
@@ -316,7 +318,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Made, or an untied head. */
+        /* The tensor is computed, or is the weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);

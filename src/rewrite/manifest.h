@@ -1,17 +1,17 @@
-/* manifest.h - the tensors of the output: the name, dtype, shape, file and offset of each, and the
- * fate of every tensor of the source. */
+/* manifest.h - the tensors of the output (name, dtype, shape, file and offset of each) and what
+ * happens to every tensor of the source. */
 #ifndef OSH_MANIFEST_H
 #define OSH_MANIFEST_H
 #include "rewrite/rewrites.h"
 
 typedef struct osh_out_tensor {
-    int64_t source;   // tensor of the source that is copied; -1: none
-    int linear, leaf; // otherwise: Linear, and the tensor of its format
+    int64_t source;   // tensor of the source that is copied; -1: it is no copy
+    int linear, leaf; // if it is no copy: the Linear, and the index of the tensor in its format
     int shard;
 } osh_out_tensor;
 
 typedef struct osh_shard {
-    char *name;            // own: file name
+    char *name;            // own: name of the file
     char *header;          // own
     size_t header_bytes;
     int64_t n_bytes;       // size of the file
@@ -26,15 +26,15 @@ typedef struct osh_manifest {
     int64_t n_out;
     osh_shard *shards;         // own
     int n_shards;
-    int64_t total_bytes;       // all tensors
-    int64_t dense_bytes;       // copied tensors
-    char *config_text;         // own: config.json as it will be written
+    int64_t total_bytes;       // sum over all tensors
+    int64_t dense_bytes;       // sum over the tensors that are copied
+    char *config_text;         // own: text of the written config.json
     bool untie;
-    bool *tuned;               // own [tensors of the source]: norms that tuning changed; NULL:
-                               // none, or not known yet
+    bool *tuned;               // own [tensors of the source]: true for norms that tuning has
+                               // changed; NULL: none, or not yet known
 } osh_manifest;
 
-/* Fills out, shards and config.json, and the output tensors of each Linear. */
+/* Sets `out`, the shards and config.json, and the output tensors of each Linear. */
 osh_status osh_plan_manifest(osh_ctx *cx, osh_manifest *p, osh_matching *match);
 /* Frees the lists of output tensors. */
 void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match);
@@ -43,7 +43,7 @@ static inline bool osh_is_tuned(const osh_manifest *p, int64_t tensor)
     return p->tuned && p->tuned[tensor];
 }
 typedef enum { OSH_FATE_NONE, OSH_FATE_COPIED, OSH_FATE_CHANGED, OSH_FATE_QUANTIZED } osh_fate;
-/* Finds the fate of each source tensor; a tensor without exactly one is a plan error. *out: own
- * [ck->n_tensors]. */
+/* Finds what happens to each source tensor. A tensor for which there is not exactly one answer is
+ * an error of the plan. *out: own [ck->n_tensors]. */
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p);
 #endif

@@ -1,4 +1,4 @@
-/* online.c - finds rotations that act while the model runs, and inserts them into a graph. */
+/* online.c - finds rotations that act while the model runs and inserts them into a graph. */
 #include "rewrite/online.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns a tensor [n, n] of that group and position, of any module; -1: none. */
+/* Returns a tensor [n, n] for this group and position, of any module. -1: there is none. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -56,7 +56,8 @@ static osh_status matrix_find(osh_ctx *cx, const finding *f, int *index,
     osh_online *o = f->o;
     for (*index = 0; *index < o->n_matrices; ++*index) {
         const osh_online_matrix *m = &o->matrices[*index];
-        if (m->group == like->group && m->n == like->n) goto done; // queries and keys share one
+        if (m->group == like->group && m->n == like->n) goto done; // queries and keys share a
+                                                                   // matrix
     }
     osh_online_matrix *grown =
         osh_realloc(cx, o->matrices, (size_t)(o->n_matrices + 1) * sizeof *grown);
@@ -68,13 +69,13 @@ done:
     return rc;
 }
 
-typedef struct placing { // a group, at a position
+typedef struct placing { // a group at one position
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
 } placing;
 
-/* Adds the turn of a Linear or an attention if its module's name or class matches. */
+/* Adds a rotation for a Linear or an attention if the name or class of its module matches. */
 static osh_status placing_match_node(osh_ctx *cx, const finding *f, const placing *by, int node)
 {
     osh_status rc = OSH_OK;
@@ -163,7 +164,7 @@ done:
     return rc;
 }
 
-/* Returns an earlier turn that rotates the same value by the same matrix; -1: none. */
+/* Returns an earlier rotation of the same value by the same matrix. -1: none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];
@@ -191,7 +192,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_insertion *list = NULL; // own
-    int *weights = NULL;        // own [matrices]: weights of the graph
+    int *weights = NULL;        // own [matrices]: weight of the graph for each
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);
@@ -209,7 +210,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // give
     }
-    rc = osh_graph_insert(cx, g, list, o->n_turns); // frees what it does not take
+    rc = osh_graph_insert(cx, g, list, o->n_turns); // frees the insertions that it has not used
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);
     osh_free(cx, list);

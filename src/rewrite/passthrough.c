@@ -1,4 +1,4 @@
-/* passthrough.c - finds the values that take the range of another value. */
+/* passthrough.c - finds the values that use the range of another value. */
 #include "rewrite/passthrough.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ done:
     return rc;
 }
 
-/* True if --calib-passthrough selects the op. The last item that names it decides. */
+/* True if --calib-passthrough selects the op. If several items name it, the last one decides. */
 static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
@@ -68,7 +68,7 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* Makes the range of `linear` that of its source, if the subgraph has one. */
+/* Gives range k of the Linear the range of its source, if the source is in the subgraph. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);
@@ -81,7 +81,7 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* A source has other heads, or none. */
+    /* A source has other heads, or no heads. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

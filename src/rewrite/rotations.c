@@ -8,14 +8,14 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // whose graph is replaced if the head is untied
+    osh_inputs *in;  // its graph is replaced if the head is untied
     const osh_modifier *m;
     const osh_rotate *args;
-    bool *residual; // own [values]: the residual stream
-    int *normed;    // own [values]: node of the norm that made the value of the residual stream;
-                    // -1: none
-    bool *outs;     // own [nodes]: Linears whose output is added to the residual stream
-    const osh_rotation *r1, *r2; // view; NULL: not in the recipe
+    bool *residual; // own [values]: true for the residual stream
+    int *normed;    // own [values]: for a normed value of the residual stream the node of the norm;
+                    // else -1
+    bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
+    const osh_rotation *r1, *r2; // views; NULL: not in the recipe
 } turning;
 
 /* True if the node multiplies its input by a weight [., D]: a Linear, or a router with a weight. */
@@ -56,7 +56,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         t->outs[at] = true;
     } else if (osh_node_is(n, "scale")) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0]: a number for each token
+    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0] is a number for each token
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
@@ -151,8 +151,8 @@ done:
     return rc;
 }
 
-/* Registers the changes in upstream's order: embeddings, norms, R1 of the writers of the stream, R1
- * of its readers. */
+/* Registers the changes in LLM Compressor's order: embeddings, norms, R1 of the Linears that write
+ * to the stream, R1 of those that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -253,7 +253,7 @@ done:
 
 /* ---- checks and preparation ---- */
 
-/* Refuses weights that no node of the graph has, because they may read the stream, too: heads for
+/* Refuses weights that no node of the graph uses, because they may also read the stream: heads for
  * more tokens, towers. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
@@ -279,9 +279,9 @@ done:
     return rc;
 }
 
-/* Gives a head that reads the embedding's weight a weight of its own, under its own name. A head
- * may also have a tensor of its own while the config ties them: the tensor is used, and must be in
- * the output. */
+/* Gives a head that reads the embedding's weight a weight of its own, under its own name. If the
+ * config ties the head although it has a tensor of its own, this tensor is used and must be in the
+ * output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -304,7 +304,8 @@ done:
     return rc;
 }
 
-/* Finds the writers and readers of the residual stream, then makes transform_config of them. */
+/* Finds the nodes that write to and read the residual stream, then makes transform_config from
+ * them. */
 static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -332,7 +333,7 @@ static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        if (n->op->attends) continue; // both matrices cancel in the scores
+        if (n->op->attends) continue; // the two matrices cancel each other in the scores
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
@@ -365,7 +366,7 @@ static osh_status rotate_model(osh_ctx *cx, turning *t)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
                  t->m->type->name, p->in->ck->dir);
     if (!quip) OSH_TRY(stream_find(cx, t));
-    OSH_TRY(online_nodes_find(cx, t)); // adds tensors
+    OSH_TRY(online_nodes_find(cx, t)); // adds tensors to the checkpoint
     OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     if (!quip) OSH_TRY(rotate_stream(cx, t));
@@ -386,7 +387,7 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!t.m->type->rotates) continue;
         t.args = t.m->args;
-        OSH_NEW(cx, p->rotated, 1); // a recipe has one such modifier
+        OSH_NEW(cx, p->rotated, 1); // at most one: a recipe has only one such modifier
         OSH_TRY(rotate_model(cx, &t));
     }
 done:

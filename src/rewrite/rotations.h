@@ -1,5 +1,6 @@
-/* rotations.h - the weights that a recipe's rotations change, as the graph allows it. All of it is
- * known before a weight is read: io/ckpt_changes.c changes each weight when it is read.
+/* rotations.h - finds the weights that a recipe's rotations change, and checks that the graph
+ * allows it. All changes are known before a weight is read: io/ckpt_changes.c changes each weight
+ * when it is read.
  *
  *   R1, M of the residual stream h, which becomes h M:
  *     embed_tokens E -> E M     norm: its weight g -> 1
@@ -9,8 +10,9 @@
  *   R3, of each head's queries and keys after rope, while the model runs:
  *     q -> q M, k -> k M; q k^T is unchanged
  *
- * A norm without its weight is the same for h and h M, so only the weight is moved out of it. A
- * tied head gets a weight of its own. Any other reader or writer of h is an error that names it. */
+ * A norm without its weight is the same for h and h M, so only its weight is moved to the readers.
+ * A tied head gets a weight of its own. Any other reader or writer of h is an error with its name.
+ * */
 #ifndef OSH_ROTATIONS_H
 #define OSH_ROTATIONS_H
 #include "rewrite/online.h"
@@ -20,17 +22,17 @@ struct osh_rotated {
     osh_rotation *of; // own: R1 and R2, if the recipe has them
     const char *names[2];
     int n;
-    int n_weights;    // weights that they change
-    osh_q_transforms transforms; // own: transform_config, if some rotations act while the model
-                                 // runs; else empty
-    osh_online online;           // own: those rotations
-    bool untied;      // the head was tied
+    int n_weights;    // number of weights that these change
+    osh_q_transforms transforms; // own: transform_config of the rotations that act while the model
+                                 // runs; empty if there are none
+    osh_online online;           // own: these rotations in the graph
+    bool untied;      // the head was tied in the source
 };
 /* Needs recipe and graph; may replace the graph. */
 osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* True if queries and keys are rotated while the model runs. */
 bool osh_online_attends(const osh_rewrites *p);
-/* Warns if rotations act while the model runs: names who applies them. */
+/* If rotations act while the model runs, warns which loaders apply them. */
 void osh_online_warn(osh_ctx *cx, const osh_rewrites *p);
 int64_t osh_head_dim(const osh_graph *g); // head size of the first attention; 0: none
 void osh_plan_rotations_free(osh_ctx *cx, osh_rewrites *p);

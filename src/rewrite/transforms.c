@@ -1,4 +1,4 @@
-/* transforms.c - makes the transform_config of rotations, with the groups of
+/* transforms.c - makes the transform_config of rotations. It has the groups of
  * llmcompressor/modifiers/transform:
  *
  *   R1  weight_output of embed_tokens, o_proj, down_proj    weight_input, inverse, of the readers
@@ -22,8 +22,8 @@ static bool strs_have(const osh_strs *s, const char *name)
     return false;
 }
 
-/* Adds "re:.*down_proj$" for model.layers.3.mlp.down_proj; a name without a dot is added as it
- * is. */
+/* Adds a target: "re:.*down_proj$" for model.layers.3.mlp.down_proj. A name without a dot is added
+ * unchanged. */
 static osh_status target_add(osh_ctx *cx, osh_strs *to, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -41,7 +41,7 @@ done:
 }
 
 /* Adds the targets of the marked nodes in the order of the model's modules, except for names that
- * upstream has in another order. */
+ * LLM Compressor has in another order. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};
@@ -54,7 +54,8 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k])))
                 OSH_TRY(target_add(cx, to, m->name));
         }
-    for (int i = 0; i < g->n_nodes; i++) // an attention is a node of a module that contains others
+    for (int i = 0; i < g->n_nodes; i++) // an attention is a node of a module that contains other
+                                         // modules
         if (nodes[i] && g->nodes[i].op->attends)
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
 done:
@@ -66,7 +67,8 @@ done:
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    bool *values, *contexts, *wide, *attends; // own [nodes]: v_proj, o_proj, down_proj, self_attn
+    bool *values, *contexts, *wide, *attends; // own [nodes]: true for v_proj, o_proj, down_proj,
+                                              // self_attn
 } grouping;
 
 static osh_status grouping_add(osh_ctx *cx, const grouping *d, const char *name, int64_t block,

@@ -15,7 +15,7 @@ struct osh_ahead {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    osh_tensor *ready; // own: weight of todo[taken]
+    osh_tensor *ready; // own: weight of todo[taken], already read
     bool running, stop;
     osh_status rc;
 };

@@ -1,6 +1,6 @@
-/* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h),
- * instead of a solve. If an earlier run was killed before it had written all Linears of a block,
- * all of them are learned again, with the same result. */
+/* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h)
+ * instead of solving them. If an earlier run was killed before it had written all Linears of a
+ * block, all of them are learned again, with the same result. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -9,13 +9,13 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    osh_linear_job *jobs; // own [n_learns]; each is own
-    osh_tensor **dense;   // own [n_learns]: the weights before learning
+    osh_linear_job *jobs; // own [n_learns], each own
+    osh_tensor **dense;   // own [n_learns]: weights before learning
     double done;          // not used
     double share;         // not used
 } blocked;
 
-/* osh_block.rows: reads a sample of a value from the store. */
+/* Reads a sample of a value from the store. It is osh_block.rows. */
 static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;
@@ -60,7 +60,8 @@ done:
 }
 
 /* Turns the learned state of Linear k into codes and scales, and emits them. Restores the original
- * weight in memory for the error, and replaces it by the quantized one if s->in_memory is set. */
+ * weight in memory, which is needed for the error, and then replaces it by the quantized one if
+ * s->in_memory is set. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -1,17 +1,17 @@
 /* datafree.c - rounds weights without data, tensor by tensor. It needs no graph, so it works on any
  * safetensors checkpoint.
  *
- * A Linear whose modifier works by rows goes through memory in bands (output/stream.h). The others
- * form a pipeline: while one Linear is rounded, the next is read, and the previous one is packed
- * and written. */
+ * A Linear whose modifier works by rows is processed in bands (output/stream.h). The others form a
+ * pipeline: while one Linear is rounded, the next is read, and the previous one is packed and
+ * written. */
 #include "output/stream.h"
 #include "run/ahead.h"
 #include "run/run.h"
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // pipeline datafree: a step for each Linear; else one step for all of them
-    double work, all; // osh_cost_of_linear, summed: done, and all
+    bool all_of_it;   // pipeline datafree: each Linear is a step; else all of them are one step
+    double work, all; // sums of osh_cost_of_linear: of Linears that are done, and of all
 } progress;
 
 static void datafree_count(osh_ctx *cx, progress *p, int linear)
@@ -32,7 +32,7 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
-/* osh_stream_job.finished */
+/* Counts a Linear that a stream has rounded. It is osh_stream_job.finished. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;
@@ -73,7 +73,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) // 1: the output
+    if (now.all_of_it) // + 1 for the output
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));

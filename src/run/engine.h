@@ -1,4 +1,4 @@
-/* engine.h - the state of the loop over subgraphs, shared by sequential.c and loading.c. */
+/* engine.h - the state of the loop over subgraphs, which sequential.c and loading.c share. */
 #ifndef OSH_ENGINE_H
 #define OSH_ENGINE_H
 #include "budget/layout.h"
@@ -12,22 +12,22 @@ typedef struct osh_engine {
     osh_run *r;
     const osh_budget *p;
     osh_weights *w;         // own
-    osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
-    osh_batch *batch;       // own: of the present pass; holds no values between passes
+    osh_lanes *lanes;       // own; NULL: nodes never run sample by sample
+    osh_batch *batch;       // own: batch of the current pass; has no values between passes
     osh_acts *acts;         // own
     char *dir;              // own: directory of the files with values
-    osh_stats *stats;       // own; NULL: no statistics are open
-    osh_folding *folding;   // own; statistics for factors; NULL: not open
-    osh_prefetch *prefetch; // own; of the next visit
-    bool *in_memory;        // own [linears]: w has the solved weight
-    bool *next;             // own [weights]: weights that the first load of the next visit wants
+    osh_stats *stats;       // own; NULL: no open statistics
+    osh_folding *folding;   // own: statistics for factors; NULL: not open
+    osh_prefetch *prefetch; // own: weights of the next visit
+    bool *in_memory;        // own [linears]: true if w has the solved weight
+    bool *next;             // own [weights]: true for weights that the next visit loads first
     int64_t *copy_at;       // own [weights]: output tensor that is a copy of the weight, or -1
-    size_t missed;          // osh_arena_missed when the loop began
-    const osh_step *step;   // view: of the pass
+    size_t missed;          // value of osh_arena_missed when the loop began
+    const osh_step *step;   // view: step of the current pass
     int index;              // index of the visit
     int v0, v1;             // values of its range
     bool began;             // the visit has loaded its first weights
-    bool last;              // no later pass of the visit makes the same values again
+    bool last;              // no later pass of the visit computes the same values again
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)
@@ -35,14 +35,14 @@ static inline osh_way osh_engine_way(const osh_step *s)
     return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
 
-/* Callbacks of osh_visitor (loading.c). user is an osh_engine. */
+/* Callbacks of osh_visitor (loading.c). `user` is an osh_engine. */
 bool osh_engine_solved(const void *user, const osh_range *r, const bool *values);
 bool osh_engine_folded(const void *user, const osh_range *r);
 osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                            const bool *values);
 osh_status osh_engine_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
 osh_status osh_engine_release(osh_ctx *cx, void *user, int first, int n);
-/* With a device: frees the host copies of the range's weights, except weights that wait for a
+/* With a device: frees the host copies of the range's weights, except those that wait for a
  * solve. */
 void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r);
 #endif

@@ -1,4 +1,4 @@
-/* folds.c - collects channel ranges or sums of a layer's output, makes factors from them by the
+/* folds.c - collects channel ranges or sums of a layer's output, computes factors from them by the
  * rule or the search of a transform, and folds the factors into weights. */
 #include "run/folds.h"
 
@@ -7,17 +7,18 @@
 
 #include "match/lookup.h"
 
-typedef struct seen { // statistics of one fold; own
+typedef struct seen { // own: statistics of one fold
     int fold;
-    osh_stat *channels; // osh_stat_channel_range; osh_stat_channel_sum if factors are searched for
-    osh_stat *squares;  // osh_stat_hessian; NULL: factors are not searched for
+    osh_stat *channels; // osh_stat_channel_range; or osh_stat_channel_sum if the factors are found
+                        // by a search
+    osh_stat *squares;  // osh_stat_hessian; NULL: there is no search
     int64_t n_tokens;
 } seen;
 
 struct osh_folding {
     const osh_budget *plan; // view
     osh_range range;
-    seen *of; // own [n]: only the folds of the range, in the order of the plan
+    seen *of; // own [n]: only for the folds of the range, in the order of the plan
     int n;
 };
 
@@ -76,7 +77,8 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        if (b->first_sample < s->channels->next) continue; // the pass of an earlier segment fed it
+        if (b->first_sample < s->channels->next) continue; // the pass of an earlier segment has
+                                                           // added it
         osh_op_args a = {.in = {x}, .seqs = &b->seqs};
         OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
         s->n_tokens += x->shape[0];
@@ -90,15 +92,16 @@ done:
 
 typedef struct piece_work {
     const osh_budget *p;
-    const osh_tensor *w;  // view; NULL: the weight is read from the checkpoint
-    int64_t tensor, I, n; // columns; elements
+    const osh_tensor *w;  // view; NULL: it is read from the checkpoint
+    int64_t tensor, I, n; // I: columns; n: elements
     int64_t piece;        // elements of a chunk: whole rows if one row fits
     float *most;          // view: [threads, I]
-    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE]: read buffers, if w is NULL
-    osh_fold_rule rule;   // for a fold into w
+    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE] read buffers, if w is NULL
+    osh_fold_rule rule;   // for folding into w
 } piece_work;
 
-/* Reads elements [first, first + n) of a weight of the source, with the known factors folded in. */
+/* Reads elements [first, first + n) of a weight of the source, including the factors that are
+ * known. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -111,7 +114,7 @@ done:
     return rc;
 }
 
-/* Raises row `worker` of most to the largest absolute values of a chunk. */
+/* Updates row `worker` of `most` with the largest absolute values of a chunk. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -156,7 +159,7 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* Sets row 0 of most [threads, n] to the largest absolute value of each column, over all weights
+/* Sets row 0 of `most` [threads, n] to the largest absolute value of each column, over all weights
  * that take the factors. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
@@ -180,7 +183,7 @@ done:
     return rc;
 }
 
-/* Folds the factors into a weight if w holds it. */
+/* Folds the factors into a weight if it is in memory in w. */
 static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights *w, int weight,
                             osh_fold_rule rule)
 {
@@ -209,13 +212,14 @@ done:
     return rc;
 }
 
-typedef struct source { // weights for a search; views
+typedef struct source { // views: weights for a search
     const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
 
-/* osh_search.rows: rows [first, first + n) of the k-th weight that takes the factors. */
+/* Reads rows [first, first + n) of the k-th weight that takes the factors. It is
+ * osh_search.rows. */
 static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
                                    int64_t n)
 {
@@ -236,8 +240,8 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Factors of the smallest error. Sums of |x| become the mean of each channel, and X^T X is doubled
- * below the diagonal. */
+/* Finds the factors with the smallest error. First divides the sums of |x| by the number of
+ * tokens, and doubles X^T X below the diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -307,7 +311,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // a search takes time: it counts as a part of the solve
+    if (all > 0) // a search takes time, so it counts as a part of the solve
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {

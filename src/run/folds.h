@@ -1,5 +1,5 @@
-/* folds.h - factors between a layer and the Linears that read its output: collects the statistics
- * that factors are made of, makes the factors, and folds them into weights. */
+/* folds.h - computes factors between a layer and the Linears that read its output: collects their
+ * statistics, computes the factors, and folds them into weights. */
 #ifndef OSH_RUN_FOLDS_H
 #define OSH_RUN_FOLDS_H
 #include "rewrite/folds.h"
@@ -10,11 +10,11 @@
 typedef struct osh_folding osh_folding; // statistics for the factors of a range
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
-/* An exec hook. user is the osh_folding. */
+/* A hook of exec.h. `user` is an osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
-/* Makes the factors of the range after all tokens were fed, one layer after the other. Folds them
- * into the weights that w holds, and into the weights that are read from the checkpoint later.
- * Records them in the output. */
+/* Computes the factors of the range after all tokens were added, layer by layer. Folds them into
+ * the weights that are in w, and into those that are read from the checkpoint later. Records them
+ * in the output. */
 osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *f, const osh_weights *w);
 #endif

@@ -1,7 +1,7 @@
 /* loading.c - loads the weights of a visit and releases them after it.
  *
  * Weights are read from the checkpoint, or come from the prefetch. A weight that stays dense is
- * written to the output as soon as it is loaded. A Linear that is solved gets its weight from the
+ * written to the output as soon as it is loaded. The weight of a solved Linear is read from the
  * output. */
 #include "run/engine.h"
 
@@ -28,9 +28,9 @@ bool osh_engine_folded(const void *user, const osh_range *r)
 }
 
 typedef struct
-    first_look { // finds the weights of the first load of a visit, in a walk without work
+    first_look { // finds, in a walk without work, the weights that a visit loads first
     const osh_engine *e;
-    bool *want, seen; // want: view [weights]; seen: the first load is over
+    bool *want, seen; // want: view [weights]; seen: the first load was found
 } first_look;
 
 static osh_status first_look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
@@ -53,7 +53,7 @@ static bool first_look_folded(const void *user, const osh_range *r)
     return osh_engine_folded(((const first_look *)user)->e, r);
 }
 
-/* Starts to read the weights that the next visit loads first and that are not in memory. */
+/* Begins to read the weights that the next visit loads first and that are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -74,7 +74,7 @@ done:
     return rc;
 }
 
-/* True if a Linear with this weight is still to be solved. */
+/* True if a Linear with this weight must still be solved. */
 static bool engine_waits_for_solve(const osh_engine *e, int weight)
 {
     for (int i = osh_first_user(e->p->match, weight); i >= 0; i = osh_next_user(e->p->match, i))
@@ -89,8 +89,8 @@ static bool weight_is_folded(const osh_budget *p, int weight)
     return tensor >= 0 && osh_is_folded(p->rewrites, tensor);
 }
 
-/* Loads one weight to the device, or to host memory without one. Writes the copy of a weight that
- * stays dense, so that it is read only once. */
+/* Loads one weight to the device, or to host memory if there is no device. Also writes the copy of
+ * a weight that stays dense, so that it is read only once. */
 static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh_way way)
 {
     osh_status rc = OSH_OK;
@@ -103,8 +103,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: loaded earlier
-    /* A weight that is folded is copied after its change. */
+    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: the weight was loaded earlier
+    /* A weight with folded factors is copied after its change. */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -120,15 +120,14 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
             osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
-/* Reads the weight of a solved Linear from the output. With a device it goes through host
- * memory. */
+/* Reads the weight of a solved Linear from the output; with a device through host memory. */
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->p->match->linears[linear];
     osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
     osh_tensor *bias =
-        l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view
+        l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view.
     e->in_memory[linear] = true;
     if (!w->device) {
         OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));
@@ -143,7 +142,7 @@ done:
     return rc;
 }
 
-/* Loads the weight from the output if an earlier traversal solved its Linear. */
+/* Loads the weight from the output if an earlier traversal has solved its Linear. */
 static osh_status engine_load_as_left(osh_ctx *cx, osh_engine *e, int weight)
 {
     osh_status rc = OSH_OK;
@@ -154,13 +153,13 @@ done:
     return rc;
 }
 
-typedef struct reading { // reads the weights of a range
+typedef struct reading { // state while the weights of a range are read
     const osh_engine *e;
     int w0;
 } reading;
 
-/* Reads a weight that is stored as it is used and is not in memory. engine_load_weight loads the
- * others. */
+/* Reads a weight that is stored in the form in which it is used and is not in memory.
+ * engine_load_weight loads all others. */
 static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const reading *j = user;
@@ -191,7 +190,7 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // after that, e->prefetch belongs to the next visit
+    if (!e->began) { // later, e->prefetch belongs to the next visit
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

@@ -4,8 +4,8 @@
 #include "base/rng.h"
 #include "budget/budget.h"
 
-/* Stores rows of samples [first, first + n). Any numbers will do, because memory does not depend on
- * them. */
+/* Stores rows of samples [first, first + n). Any numbers are good, because memory does not depend
+ * on them. */
 static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_budget *p, int value,
                                int64_t first, int64_t n)
 {

@@ -1,10 +1,11 @@
-/* narrow.c - rounds values to F16 on all threads. Nothing is saturated: a clipped value would
- * change the chosen range, and nobody would notice. */
+/* narrow.c - rounds values to F16 on all threads. Values that are too large are an error: a value
+ * that is silently clipped could change the chosen range. */
 #include "run/narrow.h"
 
 #include <math.h>
 
-enum { PIECE = 4096, LARGEST = 65504 }; // elements of a chunk; largest number of F16
+enum { PIECE = 4096, LARGEST = 65504 }; // PIECE: elements of a chunk; LARGEST: largest number of
+                                        // F16
 
 typedef struct narrowing {
     const osh_tensor *x;

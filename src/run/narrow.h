@@ -3,7 +3,7 @@
 #define OSH_NARROW_H
 #include "tensor/tensor.h"
 
-/* Returns x rounded to nearest even in *out, own. A value that is not finite in F16 fails with its
- * token and channel. */
+/* Rounds x to the nearest F16 values, ties to even. *out: own. A value that is not finite in F16 is
+ * an error with its token and channel. */
 osh_status osh_narrow(osh_ctx *cx, osh_tensor **out, const osh_tensor *x);
 #endif

@@ -1,16 +1,16 @@
-/* pace.c - estimates the time to go.
+/* pace.c - estimates the time that a run still needs.
  *
  *   eta = sum over phases of left (spent + prior all_spent / all_finished) / (finished + prior)
  *
- * left, finished: work; spent: seconds; prior = trusted (left + finished). The work left in a phase
- * goes at the speed of that phase so far. A phase with little finished work goes in part at the
- * speed of all phases together. */
+ * left, finished: work; spent: seconds; prior = trusted (left + finished). The formula assumes that
+ * the work left in a phase is done at the speed of that phase so far. For a phase with little
+ * finished work it mixes this speed with that of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>
 
-static const double window_s = 5;   // seconds that tokens per second are measured over
-static const double trusted = 0.02; // finished share at which both speeds weigh the same
+static const double window_s = 5;   // seconds over which tokens per second are measured
+static const double trusted = 0.02; // finished fraction at which both speeds have the same weight
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {
@@ -43,7 +43,8 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
     if (phase_is_pass(phase)) {
         bool brief =
-            pace->n_ring < 2 && pace->pass_clock > 0; // previous pass too short: all passes
+            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short: uses all
+                                                      // passes
         pace->tokens_per_s =
             brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
         pace->n_ring = 0;
@@ -61,7 +62,7 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     pace->tokens += n_tokens;
     double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
-    int drop = 0; // steps older than the window, except the last of them
+    int drop = 0; // number of steps that are older than the window, without the last of them
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
     if (pace->n_ring - drop == N) drop++;
     memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);

@@ -1,5 +1,5 @@
 /* prefetch.c - reads the weights of the next visit on one thread. One is enough, because the file
- * system reads ahead. */
+ * system itself reads in advance. */
 #include "run/prefetch.h"
 
 #include <pthread.h>
@@ -15,10 +15,10 @@ struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
-    int w0, w1;               // weights of the visit's range
+    int w0, w1;               // range of the visit's weights
     bool *want;               // own [w1 - w0]
-    osh_weights *w;           // own: host: weights that are read; w: their blocks on the device
-    osh_device *device;       // view; NULL: no blocks on a device
+    osh_weights *w;           // own: host: weights that were read; w: their blocks on the device
+    osh_device *device;       // view; NULL: there are no blocks on a device
     pthread_t thread;
     bool running;
     _Atomic bool stop;
@@ -51,8 +51,8 @@ static void *prefetch_reader(void *user)
     return NULL;
 }
 
-/* True if the plan has a place for the weight that is free now. A visit with nothing to solve makes
- * only the pass AGAIN; a weight that has another place in that pass is left to the visit. */
+/* True if the plan has an address for the weight that is free now. A visit without solves has only
+ * the pass AGAIN; a weight with another address in that pass is loaded by the visit itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
 {
     if (!p->memory.places) return true;
@@ -74,7 +74,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
                                  e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // the visit itself has room for them
+    osh_error_clear(cx); // the visit itself has memory for them
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }

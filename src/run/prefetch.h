@@ -1,19 +1,19 @@
-/* prefetch.h - reads the weights of the next visit on a thread while the present visit computes. */
+/* prefetch.h - reads the weights of the next visit on a thread during the current visit. */
 #ifndef OSH_PREFETCH_H
 #define OSH_PREFETCH_H
 #include "budget/budget.h"
 
 typedef struct osh_prefetch osh_prefetch;
-/* Starts to read weights for a visit. want [weights]: the weights to read. They count as host
- * memory until they are taken. If the plan prefetches to the device, this call allocates their
- * blocks there, and the thread copies them. If the device has no room, osh_prefetch_take gives host
- * copies only. solved: nothing is left to solve in the visit. p must outlive *out. */
+/* Begins to read weights for a visit. want [weights]: true for the weights to read. They count as
+ * host memory until they are taken. If the plan prefetches to the device, this call allocates their
+ * blocks there, and the thread copies them. If the device does not have enough free memory,
+ * osh_prefetch_take gives only host copies. solved: the visit has nothing to solve. p must outlive
+ * *out. */
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                               const bool *want, int visit, bool solved);
 /* Waits for the thread, and gives w the weights that w does not have. Without a device they become
- * weights of class OSH_MEM_DEVICE. With a device they become host copies, and weights that are on
- * the device already are given, too. Returns the failure of the thread, if it had one. f may be
- * NULL. */
+ * weights of class OSH_MEM_DEVICE. With a device they become host copies; those that are already on
+ * the device are given too. Returns the failure of the thread, if it had one. f may be NULL. */
 osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w);
 /* Stops and joins the thread, and frees the weights that were not taken. */
 void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f);

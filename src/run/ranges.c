@@ -1,5 +1,5 @@
-/* ranges.c - gathers the range of each sample, feeds observers with them in order, and makes static
- * scales from the ranges that they found. */
+/* ranges.c - collects the range of each sample, updates observers with them in order, and computes
+ * static scales from the ranges of the observers. */
 #include "run/ranges.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@
 
 struct osh_ranges {
     const osh_budget *plan; // view
-    int v0, v1, n;        // [v0, v1): values that may have ranges; n: number of ranges
-    int *first;           // own [v1 - v0]: 1 + index into all; 0: none
+    int v0, v1, n;        // [v0, v1): values that can have ranges; n: number of ranges
+    int *first;           // own [v1 - v0]: 1 + index in `all`; 0: no range
     osh_ranged *all;      // own [n]
 };
 
@@ -54,7 +54,7 @@ static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
     return osh_ranged_args(r->plan->match, &r->plan->match->linears[x->linear], x->k);
 }
 
-/* Returns the first range of a value, and with range_next the next one; NULL: no more. */
+/* Returns the first range of a value; range_next returns the next one. NULL: there are no more. */
 static osh_ranged *range_first(const osh_ranges *r, int value)
 {
     int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
@@ -66,8 +66,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns the k-th range of a Linear; NULL: not followed. Linears share it if they have the same
- * input, because it is freed when the Linears of one input are solved. */
+/* Returns the k-th range of a Linear. NULL: it is not observed. Linears share a range if they have
+ * the same input, because it is freed when the Linears of one input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -99,13 +99,13 @@ done:
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-/* Puts the ranges of a sample into its columns of x->rows. */
+/* Writes the ranges of a sample to its columns of x->rows. */
 static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
                                const osh_tensor *rows, int64_t sample)
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->match->linears[x->linear].heads[x->k], n = x->rows->shape[1];
-    float *range = NULL, *at = (float *)x->rows->data + sample * heads; // range: own: [2, heads]
+    float *range = NULL, *at = (float *)x->rows->data + sample * heads; // own: range [2, heads]
     OSH_NEW(cx, range, 2 * heads);
     OSH_TRY(osh_act_observe_range(cx, range, x->heads, heads, rows, range_args(r, x)));
     memcpy(at, range, (size_t)heads * sizeof *at);
@@ -123,7 +123,7 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, rows)); // also a sample that was not kept
+        OSH_TRY(osh_narrow(cx, &narrow, rows)); // also for a sample that was not kept
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
 done:
@@ -151,7 +151,7 @@ done:
     return rc;
 }
 
-/* Feeds the observers of a range with rows [2, n * heads]. */
+/* Updates the observers of a range with rows [2, n * heads]. */
 static void range_follow(const osh_ranges *r, osh_ranged *x, const float *rows, int64_t n,
                          int64_t heads)
 {
@@ -202,7 +202,8 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // the global scale; the runtime makes those of the groups
+    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored; the runtime computes those
+                                     // of the groups
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
             osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
@@ -232,7 +233,7 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     if (!(all = osh_alloc(cx, bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    for (int k = 0; k < n; k++) { // the scales of one range, then its zero points
+    for (int k = 0; k < n; k++) { // the scales of a range are followed by its zero points
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
         const osh_q_args *a = osh_ranged_args(p->match, l, leaf[k].of);
@@ -242,7 +243,8 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name,
                      leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            float lo, hi, scale; // scale: buffer for any dtype, because `at` may be unaligned
+            float lo, hi, scale; // scale: aligned buffer for a value of any dtype, because `at` may
+                                 // not be aligned
             osh_act_observed(&lo, &hi, &o[h], a, p->in->graph->dtype);
             osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,
                            &(osh_q_scaling){a, l->dtype, p->in->arithmetic});

@@ -1,40 +1,41 @@
-/* ranges.h - follows the ranges of values that give static scales (osh_linear.ranged): inputs and
- * outputs of Linears, keys, values and queries. The range of each sample is gathered
- * (osh_stat_sample_ranges); when all samples are there, an observer follows them in order. Some
- * observers look at each sample twice. Linears that read one value in the same way share its
- * range. */
+/* ranges.h - observes the ranges of values that give static scales (osh_linear.ranged): inputs
+ * and outputs of Linears, keys, values and queries. The range of each sample is collected
+ * (osh_stat_sample_ranges). When all samples are complete, they update an observer in order.
+ * Some observers look at each sample twice. Linears that read one value in the same way share
+ * its range. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
 #include "budget/budget.h"
 
-typedef struct osh_ranges osh_ranges; // for the Linears of some subgraphs
+typedef struct osh_ranges osh_ranges; // ranges of the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
-/* Begins to follow all ranges of a Linear. */
+/* Begins to observe all ranges of a Linear. */
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
-/* True if a range of the value is followed. */
+/* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Feeds samples of a value, from first_sample on. once: feeds observers that look once, too; again:
- * it is the second look of observers that look twice. */
+/* Adds samples of a value, from first_sample on. once: also to observers that look once. again:
+ * this is the second look of observers that look twice. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;
 } osh_looking;
 osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                            const osh_seqs *seqs, osh_looking look);
-/* With a GPU: feeds the observers of a value with the ranges of all samples, minmax [2, n]. A
+/* With a GPU: updates the observers of a value with the ranges of all samples, minmax [2, n]. A
  * sample without tokens has min > max. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
-/* Feeds all observers with the gathered ranges of the samples, after all samples were looked at. */
+/* Updates all observers with the collected ranges of the samples. Called after all samples were
+ * added. */
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
 /* Frees the observers of a Linear's ranges. */
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
-/* Makes scale and zero point (own) of a Linear's static input; both are NULL if the scheme has no
- * static input. */
+/* Computes scale and zero point (own) of a Linear's static input. Both are NULL if the scheme has
+ * no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes osh_linear_job.cache (own): the scales of its cache and output tensors, and their zero
- * points. NULL: the Linear has none. */
+/* Makes osh_linear_job.cache (own): scales and zero points of its cache and output tensors. NULL:
+ * the Linear has none. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

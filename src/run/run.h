@@ -1,5 +1,5 @@
-/* run.h - the state of a run, and the functions that all three pipelines share: progress, solving
- * the Linears of subgraphs, handing results to the emitter. */
+/* run.h - the state of a run, and functions that all three pipelines share: progress, solving the
+ * Linears of subgraphs, giving results to the emitter. */
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
 #include "base/profile.h"
@@ -11,81 +11,85 @@
 
 typedef struct osh_run {
     const osh_plan *plan; // view
-    const osh_budget *budget; // view: of the plan, or of the traversal that runs
+    const osh_budget *budget; // view: budget of the plan, or of the current traversal
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
-    bool learning; // the present solve learns codes
+    bool learning; // the current solve learns codes
     double lost,
-        lost_nearest; // sums over the subgraph's Linears: objective, and of rounding to nearest
+        lost_nearest; // sums over the subgraph's Linears: objective, and objective of rounding to
+                      // nearest
     osh_pace pace; // own
-    osh_coverage *coverage; // own; NULL: the tokens of experts are not counted
-    osh_acts *acts; // view: the store of values; NULL: no loop over subgraphs runs
+    osh_coverage *coverage; // own; NULL: tokens of experts are not counted
+    osh_acts *acts; // view: store of values; NULL: there is no loop over subgraphs
     double started;
-    bool entered;         // the run has entered a subgraph
-    bool profiling;       // the run started the profile, not the caller
-    bool logging;         // the run opened the log file
-    osh_cuda_mark *phase_begin; // own: with a device, begin of the open phase
-    double device_seconds[OSH_N_PHASES]; // seconds of each phase by the device's clock
+    bool entered;         // the run has begun a subgraph
+    bool profiling;       // the run, not the caller, has started the profile
+    bool logging;         // the run has opened the log file
+    osh_cuda_mark *phase_begin; // own: with a device: mark at the beginning of the current phase
+    double device_seconds[OSH_N_PHASES]; // seconds of each phase on the device's clock
 } osh_run;
 
-/* track.c */
 
-/* Opens the log file and starts the profile, as the options say. Call it before the plan is
- * made. */
+/* track.c: opens the log file and starts the profile if the options ask for it. Called before the
+ * plan is made. */
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
-/* Begins the time to go, the samples of device memory, and the log file in the output directory if
- * no other is open. The plan and the emitter must exist. */
+/* Begins the estimate of the time, the samples of device memory, and the log file in the output
+ * directory if no other one is open. The plan and the emitter must exist. */
 osh_status osh_run_start(osh_ctx *cx, osh_run *r);
-/* Starts the time to go anew after r->budget was set to another traversal's. */
+/* Begins the estimate of the time anew after r->budget was set to that of another traversal. */
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r);
-/* Ends what osh_run_watch and osh_run_start began. Call it after a failure, too. */
+/* Ends everything that osh_run_watch and osh_run_start began. Also called after a failure. */
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
-/* Begins a phase of a subgraph for the profile, the log and the time to go. subgraph < 0: the phase
- * belongs to none. The caller gives the scope to osh_run_end. */
+/* Begins a phase of a subgraph for the profile, the log and the estimate of the time. subgraph < 0:
+ * the phase belongs to no subgraph. The caller passes the scope to osh_run_end. */
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
-/* Begins a share of a phase (osh_pace_begin); else like osh_run_begin. */
+/* Begins a part of a phase (osh_pace_begin). Otherwise like osh_run_begin. */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
-/* Shows the progress. fraction: part of the phase that is done; n_tokens: tokens that went through
+/* Shows the progress. fraction: part of the phase that is done. n_tokens: tokens that ran through
  * the model since the last step. */
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress shows. */
 void osh_run_no_error(osh_run *r);
-/* A subgraph is about to begin: writes the checkpoints of stages that begin here. */
+/* Called before a subgraph begins: writes the checkpoints of stages that begin here. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
-/* A subgraph is complete: shows its line and writes its checkpoints. */
+/* Called when a subgraph is complete: shows its line and writes its checkpoints. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
-typedef struct osh_solving { // subgraphs whose statistics are complete
-    int first, n;     // subgraphs
+typedef struct osh_solving { // subgraphs with complete statistics
+    int first, n;     // first subgraph; number of subgraphs
     osh_stats *stats; // view
     osh_weights *w;   // view
-    bool apart;       // small Linears are solved on several threads at once; the plan has room
-    bool *in_memory;  // view: [linears]: set once w has the solved weight; NULL: w does not change
+    bool apart;       // small Linears are solved on several threads at once; the plan has memory
+                      // for it
+    bool *in_memory;  // view [linears]: set to true when w has the solved weight; NULL: w does not
+                      // change
 } osh_solving;
 
 /* Compresses and emits every Linear of the subgraphs that has open statistics and is not done. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Compresses and emits the Linears of one subgraph that learn from the output of their block
- * (schedule/blocks.h). block.c. */
+/* block.c: learns and emits the Linears of one subgraph that learn from the output of their block
+ * (schedule/blocks.h). */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Hands one result to the emitter and records it in r->results. stats NULL: the Linear has none. */
+/* Gives one result to the emitter and records it in r->results. stats NULL: the Linear has no
+ * statistics. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
-/* Compresses and emits one Linear that wants no data. Frees its weight *w and sets *w to NULL;
- * after a failure the caller may still own *w. */
+/* Compresses and emits one Linear that needs no data. Frees its weight *w and sets *w to NULL.
+ * After a failure the caller may still own *w. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
-/* Records the result of a Linear that output/stream.h rounded. */
+/* Records the result of a Linear that output/stream.h has rounded. */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
 /* True if every Linear of the subgraphs [first, first + n) that needs statistics is done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
-/* Runs the pipelines sequential and basic. sequential.c. */
+/* sequential.c: runs the pipelines sequential and basic. */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);
-/* Runs one visit on made-up activations. All else is as in a run, so it takes the same memory. */
+/* Runs one visit with random activations. Everything else is as in a run, so the memory is the
+ * same. */
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
-/* Tunes the finished output. Call it after every solve and every copy. tune.c. */
+/* tune.c: tunes the finished output. Called after every solve and every copy. */
 osh_status osh_run_tune(osh_ctx *cx, osh_run *r);
-/* Rounds every Linear that is not done. datafree.c. */
+/* datafree.c: rounds every Linear that is not done. */
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);
 #endif

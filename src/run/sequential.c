@@ -1,11 +1,11 @@
-/* sequential.c - calibration with the loops swapped: for each subgraph, for each batch.
- * schedule/visit.c walks through the steps of a subgraph; this file carries them out.
+/* sequential.c - calibrates with swapped loops: for each subgraph, for each batch. schedule/visit.c
+ * walks through the steps of a subgraph; this file executes them.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
  *
- * Between the steps the store holds exactly the values that a later step reads. The pipeline
- * `basic` is the same loop with the whole graph as one subgraph: it loads everything, collects all
+ * Between the steps the store has exactly the values that a later step reads. The pipeline `basic`
+ * is the same loop with the whole graph as one subgraph: it loads everything, collects all
  * statistics at once, and propagates nothing. */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #include "run/made_up.h"
 #include "store/scratch.h"
 
-/* Fills e->copy_at. */
+/* Sets e->copy_at. */
 static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -104,8 +104,8 @@ static int64_t visit_number(const osh_budget *p, int visit)
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
-/* Stage (osh_acts_stage) of the values that a visit stores. last: the values that later visits
- * read. */
+/* Returns the stage (osh_acts_stage) of the values that a visit stores. last: true for the values
+ * that later visits read. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
@@ -115,12 +115,14 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    bool last = e->last || p->in->graph->values[value].quantized >= 0; // an original is made once
+    bool last = e->last || p->in->graph->values[value].quantized >= 0; // a value of the original
+                                                                       // model is computed only
+                                                                       // once
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the store may have taken no block of the arena
+    osh_places_aim_off(p); // the store may not have taken a block of the arena
     return rc;
 }
 
@@ -136,7 +138,7 @@ done:
     return rc;
 }
 
-/* Asks for the values of the next batches after k that were not asked for before. */
+/* Requests the values of the next batches after k that were not requested yet. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
@@ -148,7 +150,7 @@ done:
     return rc;
 }
 
-/* Feeds a value to the open statistics and to the coverage of experts. An exec hook. */
+/* Adds a value to the open statistics and to the counts of experts. A hook of exec.h. */
 static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
@@ -159,7 +161,7 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* Makes e->batch of samples [first, first + n). Reuses the lists of the previous batch. */
+/* Makes e->batch from samples [first, first + n). Uses the lists of the previous batch again. */
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_budget *p = e->p;
@@ -199,7 +201,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // a value stored next may use the same memory
+        osh_acts_forget(cx, e->acts, v, first, n); // the next stored value may use the same memory
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
@@ -282,8 +284,8 @@ static osh_status engine_fold(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
-/* Drops every value of the visit that is not in keep [v1 - v0]. The store holds no value outside of
- * [v0, v1). */
+/* Drops every value of the visit that is not marked in keep [v1 - v0]. The store has no value
+ * outside of [v0, v1). */
 static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
 {
     for (int v = e->v0; v < e->v1; v++)
@@ -299,8 +301,8 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* ---- visits ---- */
 
-/* Copies the embedding tables to the output, because the run reads only rows of them. Reads each
- * table whole once, so that a change of the file during the run is noticed. */
+/* Copies the embedding tables to the output, because the run reads only rows of them. Each table is
+ * read completely once, so that a change of the file during the run is noticed. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -321,19 +323,19 @@ done:
     return rc;
 }
 
-/* True if a later process can take up the values: all of them rest on the disk. */
+/* True if a later process can use the values, because all of them are on the disk. */
 static bool values_are_on_disk(const osh_budget *p)
 {
     return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
 }
 
-/* Ends a visit: syncs the values that go on, writes its record, and only then drops the other
- * values. did: the visit solved or folded something. */
+/* Ends a visit: syncs the values that later visits read, writes the record, and only then drops the
+ * other values. did: true if the visit has solved or folded something. */
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
+    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: keep [v1 - v0]
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
         keep[r.live_out[i] - r.v0] = true;
@@ -349,7 +351,7 @@ done:
     return rc;
 }
 
-/* Returns the visit that makes a value. */
+/* Returns the visit that computes a value. */
 static int visit_of_value(const osh_budget *p, int value)
 {
     int v = 0;
@@ -359,7 +361,7 @@ static int visit_of_value(const osh_budget *p, int value)
     return v;
 }
 
-/* Sets *start to the visit after the last one whose values an earlier run left complete on the
+/* Sets *start to the visit after the last one whose values an earlier run has left complete on the
  * disk, or to 0. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
@@ -407,10 +409,10 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = engine_visitor(e); // own: lists
+    osh_visitor v = engine_visitor(e); // own: v.lists
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
-    pr->n_steps = all + 1; // 1: the output
+    pr->n_steps = all + 1; // + 1 for the output
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
@@ -421,7 +423,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
             osh_folds_known(p->schedule, r.first_subgraph, left))
-            break; // an earlier run did the rest
+            break; // an earlier run has done the rest
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
@@ -462,7 +464,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_engine e = {.r = r, .p = r->budget};
-    osh_coverage_free(cx, r->coverage); // counts of the previous traversal
+    osh_coverage_free(cx, r->coverage); // the counts belong to the previous traversal
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->budget));
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));

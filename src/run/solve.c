@@ -1,5 +1,5 @@
-/* solve.c - turns complete statistics into codes, and hands the codes to the emitter. One call of a
- * modifier solves all Linears that share an input and modifiers (schedule/calls.h). */
+/* solve.c - turns complete statistics into codes and gives the codes to the emitter. One call of a
+ * modifier solves all Linears that have the same input and modifiers (schedule/calls.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // relative to the weight before pruning
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes it relative to the weight before
+                                                       // pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
@@ -62,7 +63,7 @@ typedef struct sink { // receives the results of a group
     const int *which;           // view: Linear of each job
 } sink;
 
-/* osh_linear_job.done: hands a complete job to the emitter. */
+/* Gives a complete job to the emitter. It is osh_linear_job.done. */
 static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -80,8 +81,8 @@ static bool linear_has_result(const void *user, int linear)
     return ((const osh_run *)user)->results[linear].done;
 }
 
-/* Called if a Linear's channels have no importance: all their inputs were 0, or there was no token.
- * Fails or warns if the observer wants to weigh the channels. */
+/* Called if a Linear's channels have no importance because all its inputs were 0 or there was no
+ * token. Fails or warns if the observer needs the weights of channels. */
 static osh_status importance_missing(osh_ctx *cx, const osh_linear_job *j)
 {
     const osh_q_args *a = &j->scheme->weights;
@@ -103,8 +104,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // pruned weights that wait for their quantizer; own
-    osh_tensor *w;      // [n]; data NULL: the weight was pruned in place
+typedef struct pruned { // own: pruned weights that wait for their quantizer
+    osh_tensor *w;      // [n]; data is NULL if the weight was pruned in place
     int n;
 } pruned;
 
@@ -163,7 +164,7 @@ done:
     return rc;
 }
 
-/* True if no token was routed to the expert of a Linear, so its Hessian is 0. */
+/* True if no token was routed to the expert that has the Linear, so that its Hessian is 0. */
 static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h)
 {
     if (!in->by_route || !h || !osh_is_by_route(in->graph, l->input)) return false;
@@ -185,9 +186,9 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
 
 typedef struct group { // Linears that are solved in one call
     osh_call call;        // own
-    int first;            // linear
+    int first;            // index of the first Linear
     osh_tensor *h, *d;    // views: OSH_SUM_HESSIAN and OSH_SUM_SHIFT of their input
-    osh_tensor *copy[2];  // own: copies of h and d, if another call needs h and d later
+    osh_tensor *copy[2];  // own: copies of h and d if a later call needs these
     float *importance;    // own
     pruned x;             // own
     sink to;
@@ -309,10 +310,10 @@ static void solve_group_move(group *to, group *from)
 _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
 typedef struct
-    window { // groups that wait to be solved at once: a thread each, or in one call on the GPU
+    window { // groups that wait to be solved at once: one per thread, or in one call on the GPU
     group *of;            // own: [most]
     int n, most;
-    int64_t all, largest; // number of weights: of all groups, and of the largest
+    int64_t all, largest; // number of weights of all groups, and of the largest
     bool on_card;
 } window;
 
@@ -349,7 +350,7 @@ done:
     return rc;
 }
 
-/* Solves all groups that wait. budget/simulate_solve.c counts the memory of the same steps. */
+/* Solves all waiting groups. budget/simulate_solve.c counts the memory of the same steps. */
 static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
@@ -375,7 +376,7 @@ static bool solve_window_has(const window *w, int linear)
     return false;
 }
 
-/* On the GPU: lets the group wait. Groups that wait and are not alike are solved before. */
+/* On the GPU: adds the group to those that wait. If these are not alike, they are solved first. */
 static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
 {
     osh_status rc = OSH_OK;
@@ -389,7 +390,8 @@ done:
     return rc;
 }
 
-/* Solves the Linears that are solved with linears[first], or lets them wait for the next ones. */
+/* Solves the Linears that belong together with linears[first], or lets them wait for the next
+ * ones. */
 static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -398,7 +400,7 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
     bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // one group keeps all threads busy
+                                  1; // one group gives work to all threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -427,7 +429,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                  : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
-    OSH_TRY(osh_emit_wait(cx, r->emitter)); // so a kill loses the solves of one subgraph at most
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // so that a kill loses the solves of at most one
+                                            // subgraph
     osh_span own = osh_linears_of(p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -436,7 +439,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->learning |= p->in->recipe->modifiers[l->modifier].type->learns != NULL;
     }
     double share =
-        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
+        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // below 1 in rounds and segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
@@ -493,7 +496,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
-    osh_tensor_free(cx, *w), *w = NULL; // packing needs the codes alone
+    osh_tensor_free(cx, *w), *w = NULL; // packing needs only the codes
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);

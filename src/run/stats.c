@@ -1,6 +1,6 @@
 /* stats.c - collects Hessians, other sums and input ranges. Sums are collected in groups of samples
  * (ops/stat.h). The CPU adds samples one by one in their order, so the batch size changes no bit. A
- * device adds a batch at once; its batches follow from the samples of a group. */
+ * device adds a batch at once; its batches depend only on the samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -14,14 +14,14 @@
 #include "quant/observer.h"
 #include "run/narrow.h"
 
-typedef struct sums {     // statistics of a value; own
+typedef struct sums {     // own: statistics of a value
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // on the device: osh_stat_sample_ranges
+    osh_tensor *minmax;   // for a device: osh_stat_sample_ranges in its memory
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers that a fed value is for: all; those that look twice, first look; the same, second look
- * at kept values. */
+/* Observers to which a value is added: all; in the first look those that look twice; in the second
+ * look the same, for kept values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -29,15 +29,16 @@ struct osh_stats {
     bool *wanted;         // own [values]
     sums *of;             // own [v1 - v0]
     osh_ranges *ranges;   // own
-    int first, n;         // subgraphs
+    int first, n;         // first subgraph; number of subgraphs
     bool same;            // osh_pass.same
-    bool *kept, *again;   // own: [values] looked at twice: kept in between; made or read twice
-    int v0, v1;           // values of the subgraphs' range
-    osh_acts *looks;      // own: kept values; NULL: none
-    look look;            // kind of look at the values that are fed now
+    bool *kept, *again;   // own [values]: values that are looked at twice: kept in between;
+                          // computed or read again
+    int v0, v1;           // range of the subgraphs' values
+    osh_acts *looks;      // own: store of kept values; NULL: none
+    look look;            // kind of look at the values that are added now
 };
 
-/* Returns the sums of a value, a view; NULL: the value is not in the range. */
+/* Returns the sums of a value (view). NULL: the value is not in the range. */
 static sums *stats_sums(const osh_stats *s, int value)
 {
     return value >= s->v0 && value < s->v1 ? &s->of[value - s->v0] : NULL;
@@ -171,7 +172,7 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     double all = 0;
     *out = NULL;
     for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
-    if (!(all > 0)) goto done; // no token, or only zeros
+    if (!(all > 0)) goto done; // there were no tokens, or only zeros
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
@@ -193,7 +194,8 @@ done:
     return rc;
 }
 
-/* Returns osh_linear.share of the Linears that read the value with a shift; 1: there is none. */
+/* Returns osh_linear.share of the Linears that read the value and need a shift. 1: there are
+ * none. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -203,8 +205,8 @@ static double stats_share(const osh_stats *s, int value)
     return i >= 0 ? s->plan->match->linears[i].share : 1;
 }
 
-/* Sets *out (own) to the mix of the inputs of both models that sums are made of; NULL: sums are
- * made of x. */
+/* Sets *out (own) to the mix of the inputs of both models from which sums are computed. NULL: sums
+ * are computed from x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
                             const osh_tensor *x, const osh_batch *b)
 {
@@ -222,7 +224,8 @@ done:
     return rc;
 }
 
-/* Feeds x to the sums and ranges of a value. original: the value in the original model. */
+/* Adds x to the sums and ranges of a value. `original` is the corresponding value of the original
+ * model. */
 static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original,
                                     const osh_tensor *x, const osh_batch *b)
 {
@@ -265,8 +268,8 @@ done:
     return rc;
 }
 
-/* Feeds the tokens that are routed to an expert: the rows of x that are not all zeros. They stay
- * with their samples. */
+/* Adds the tokens that are routed to an expert: the rows of x that are not all zeros. They keep
+ * their samples. */
 static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_batch *b)
 {
@@ -288,7 +291,7 @@ static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const 
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    /* The plan compares no expert's input with its original (by_route.c): -1. */
+    /* -1: the plan compares no expert's input with its original (by_route.c). */
     if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);
@@ -303,7 +306,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    if (s->same && v->quantized >= 0) value = v->quantized; // both have the same rows
+    if (s->same && v->quantized >= 0) value = v->quantized; // both values have the same rows
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
@@ -333,7 +336,7 @@ done:
     return rc;
 }
 
-/* Takes the second look at kept values, sample by sample, and frees their store. */
+/* Does the second look at kept values, sample by sample, and frees their store. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

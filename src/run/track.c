@@ -1,5 +1,5 @@
-/* track.c - tells the profile, the log, the progress line and the time to go which phase a run is
- * in. */
+/* track.c - reports the phase of a run to the profile, the log, the progress line and the estimate
+ * of the time. */
 #include "run/run.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 /* ---- checkpoints ---- */
 
 /* Writes a record if the checkpoint matches this subgraph. The record has the name of the
- * checkpoint; with a pattern re:, or without a name, it has the name of the subgraph, too. */
+ * checkpoint. With a pattern re:, or without a name, it also has the name of the subgraph. */
 static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
 {
     char step[512];
@@ -29,7 +29,7 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes the record of a stage's begin or end. */
+/* Writes the record of the beginning or end of a stage. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -43,7 +43,7 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* A run that goes on from an earlier one may enter a stage after its first subgraph. */
+        /* A run that continues an earlier one may begin a stage after its first subgraph. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -64,7 +64,7 @@ static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph
 
 /* ---- begin and end of a run ---- */
 
-/* Gives the profile a text that tells this run from other runs of the same model. */
+/* Gives the profile a text by which this run differs from other runs of the same model. */
 static osh_status profile_say_method(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +103,7 @@ done:
     return rc;
 }
 
-/* Sets the costs of work that an earlier run did to 0. */
+/* Sets the costs of work that an earlier run has done to 0. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -124,7 +124,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     osh_pace_deinit(cx, &r->pace);
     osh_status rc = osh_pace_init(cx, &r->pace, p);
     if (!rc) pace_forget_done(r);
-    /* Work of later traversals. */
+    /* Adds the work of later traversals. */
     for (int t = p->schedule->traversal + 1; !rc && t < p->schedule->n_traversals; t++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++)
             r->pace.cost[r->pace.n - 1].work[k] += r->plan->traversals[t].work[k];
@@ -185,7 +185,8 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Takes a time mark on the device. A failure is ignored: the next call to the GPU reports it. */
+/* Records a time mark on the device. A failure is ignored, because the next call to the GPU reports
+ * it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
@@ -193,7 +194,7 @@ static void device_mark_begin(osh_ctx *cx, osh_run *r)
         osh_error_clear(cx);
 }
 
-/* Adds the device's time since device_mark_begin to the present phase. */
+/* Adds the device's time since device_mark_begin to the current phase. */
 static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark *now = NULL; // own
@@ -246,7 +247,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // the line says "took"
+        r->progress.work_done = r->progress.work_total = 1; // the line then has "took" instead of
+                                                            // "left"
     run_show(cx, r);
     r->progress.finished = false;
     checkpoint_marks(cx, r, name);

@@ -7,7 +7,7 @@
 #include "schedule/tuning.h"
 #include "run/run.h"
 
-typedef struct stored { // a Linear, as the output has it
+typedef struct stored { // a Linear as it is in the output
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     int8_t *codes;                           // own
@@ -52,7 +52,7 @@ done:
     return rc;
 }
 
-/* Computes *nmse = |w - dq|^2 / |w|^2, row by row. Reads w from the source again. */
+/* Computes *nmse = |w - dq|^2 / |w|^2 row by row. Reads w from the source again. */
 static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_budget *p,
                                     const osh_linear *l, const stored *s)
 {
@@ -146,7 +146,7 @@ static osh_status tune_learn(osh_ctx *cx, osh_run *r)
         osh_tune_new(cx, &t, p->schedule->tune_graph, p->in->ck, &p->in->data, &p->schedule->tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
-    if (rc == OSH_E_NUMERIC) { // a step diverged: the output stays as it is
+    if (rc == OSH_E_NUMERIC) { // a step has diverged: the output stays as it is
         osh_log(cx, OSH_LOG_WARN, "tuning ended: %s", osh_error_text(cx));
         osh_error_clear(cx);
         rc = OSH_OK, of.after = INFINITY;

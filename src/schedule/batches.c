@@ -1,10 +1,10 @@
-/* batches.c - makes batches: samples that go through the model together.
+/* batches.c - makes batches of samples that are run through the model together.
  *
  * On a GPU a batch is a run of whole samples of one group (ops/stat.h) in their order. It ends with
  * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. So the shapes of
- * all products, which decide their last bits, follow from the samples of the group alone. The
- * host's results do not depend on batches; a batch has --batch-size samples, or a few for each
- * thread, and may have samples of several groups. */
+ * all products, which decide their last bits, depend only on the samples of the group. The host's
+ * results do not depend on batches; a batch has --batch-size samples, or a few for each thread, and
+ * may have samples of several groups. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
 
@@ -15,8 +15,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: samples a thread; more leave the caches. The widest value of a batch has at most
- * BATCH_BYTES, or THREAD_BYTES a thread if that is more. */
+/* BATCH_LANES: samples per thread; more would not fit in the caches. The widest value of a batch
+ * has at most BATCH_BYTES, or THREAD_BYTES per thread if that is more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_schedule *p, int64_t first)
@@ -31,7 +31,7 @@ static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->in->data;
-    /* own [V]: last batch, from 1, with the token. */
+    /* own [V]: number, from 1, of the last batch that has the token. */
     int64_t *batch = NULL, V = p->in->graph ? p->in->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)
@@ -44,8 +44,9 @@ done:
     return rc;
 }
 
-/* Returns a few samples for each thread, so that none waits long for the others. Returns 1 if
- * values are large, because their ops take long enough, or if bytes matter more. */
+/* Returns a few samples for each thread, so that no thread waits long for the others. Returns 1 if
+ * values are so large that their ops give work to all threads, or if a small batch matters more for
+ * memory. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -32,8 +32,8 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns why nothing can learn by block; NULL: no reason. n_users [weights]: Linears with that
- * weight. */
+/* Returns the reason why nothing can learn by block. NULL: there is none. n_users [weights]: number
+ * of Linears with this weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;
@@ -165,8 +165,8 @@ void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed)
     }
 }
 
-/* Lists the inputs and outputs of the block. read [values]: all false; set to the values that its
- * nodes read. */
+/* Lists the inputs and outputs of the block. read [values]: all false on entry; set to true for the
+ * values that its nodes read. */
 static void block_list_values(osh_block_of *o, const osh_schedule *p, const osh_range *r,
                               bool *read)
 {
@@ -236,7 +236,7 @@ const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of
     return &p->in->recipe->modifiers[p->match->linears[o->linears[0]].modifier];
 }
 
-/* Three products a step: forward, back to the input, and back to the weight. */
+/* Three products for each step: forward, gradient of the input, gradient of the weight. */
 double osh_block_flops(const osh_schedule *p, const osh_linear *l)
 {
     const osh_block_rule *rule = block_rule_of(p, l);

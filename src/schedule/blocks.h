@@ -1,34 +1,34 @@
-/* blocks.h - plans which codes learn from the output of a whole block (learn/block.h): a decoder
- * layer, together with the other layers of its subgraph. Inputs and outputs of a block are values
- * in the activation store. The target is the output of the original model on its own values, which
- * are computed beside the quantized ones (osh_graph_add_original). */
+/* blocks.h - plans which codes learn from the output of a whole block (learn/block.h). A block is a
+ * decoder layer together with the other layers of its subgraph. Inputs and outputs of a block are
+ * values in the activation store. The target is the output of the original model on its own values,
+ * which are computed in the same run as the quantized ones (osh_graph_add_original). */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
 #include "schedule/range.h"
 
-/* Sets OSH_STAT_BLOCK in the wants of Linears that learn by block: a modifier asks for it and
- * nothing prevents it. Must be called before the original's values are added. */
+/* Sets OSH_STAT_BLOCK in the wants of Linears that learn by block: those whose modifier asks for
+ * it, if nothing prevents it. Must be called before the original's values are added. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
 /* Finds the biases that learn with their Linears. Also called for a plan without a run. */
 void osh_plan_biases(const osh_schedule *p, osh_matching *match);
-/* Sets target[v] for values of the original model that the outputs of the range's blocks are
- * compared with. */
+/* Sets target[v] to true for values of the original model with which the outputs of the range's
+ * blocks are compared. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
-/* Sets mixed[v] for inputs of the blocks in the original model that are still needed when they
- * learn. */
+/* Sets mixed[v] to true for inputs of the blocks in the original model that are still needed when
+ * the blocks learn. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
-typedef struct osh_block_of { // the block of a range; the lists are own
+typedef struct osh_block_of { // the block of a range; all lists are own
     osh_block b;
     bool *run;
-    int *values;  // inputs, then the compared values
-    bool *differs; // [inputs]: the value differs in the original model
-    int *linears; // that learn, in the order of b.learns
+    int *values;  // inputs of the block, then the compared values
+    bool *differs; // [inputs]: true if the value differs in the original model
+    int *linears; // Linears that learn, in the order of b.learns
 } osh_block_of;
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, const osh_range *r);
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
-/* The modifier of all of them. */
+/* Returns the modifier of all these Linears. */
 const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of *o);
-double osh_block_flops(const osh_schedule *p, const osh_linear *l); // the Linear's share
+double osh_block_flops(const osh_schedule *p, const osh_linear *l); // operations of one Linear
 #endif

@@ -4,7 +4,8 @@
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // a block learns as a whole
+           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // false if one of them learns in a block,
+                                                         // which learns as a whole
 }
 
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
@@ -40,7 +41,7 @@ void osh_call_free(osh_ctx *cx, osh_call *c)
 
 size_t osh_call_bytes(int n_linears)
 {
-    const osh_call *c = NULL; // for the sizes of its members
+    const osh_call *c = NULL; // used only for the sizes of its members
     return osh_mem_gross((size_t)n_linears * sizeof *c->which) +
            osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }

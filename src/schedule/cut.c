@@ -10,12 +10,12 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Subgraphs are in the order of their nodes, too. */
+/* Returns the subgraph of a node. Subgraphs have the order of their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // the first subgraph that ends after the node
+    while (low < high) { // finds the first subgraph that ends after the node
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;
@@ -29,7 +29,7 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
            (l->prune.modifier >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
 }
 
-/* True if later Linears see its new weight. */
+/* True if later Linears get inputs from its new weight. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
@@ -95,7 +95,7 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
     return type->share ? type->share(&p->in->recipe->modifiers[l->modifier]) : 1;
 }
 
-/* Sets the share of the Linear. All Linears that share the statistic must have the same. */
+/* Sets the share of the Linear. All Linears with the same statistic must have the same share. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -113,16 +113,17 @@ done:
     return rc;
 }
 
-/* Chooses the inputs that are compared with the original model's: the wanted ones with no solved
- * Linear before them in their own subgraph. For the others only the value before solving is known.
- * It contains the error of the subgraph's input once more, which the Linears before are solved to
- * compensate: it would be compensated twice. */
+/* Chooses the inputs that are compared with the original model's: those that a modifier needs and
+ * that have no solved Linear before them in their subgraph. For others only the value before the
+ * solve is known. It still contains the error of the subgraph's input, which the solve of the
+ * earlier Linears compensates, so this error would be compensated twice. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     bool *changed = NULL, *compared = NULL; // own: [nodes], [linears]
-    int *moves = NULL; // own [values]: 1 + the last subgraph in which a solved Linear changes it
+    int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
+                       // changes it
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->match->n_linears);
     OSH_NEW(cx, moves, g->n_values);
@@ -141,7 +142,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // for all Linears that share the statistic
+    for (int i = 0; i < p->match->n_linears; i++) { // sets it for all Linears with the same
+                                                    // statistic
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))

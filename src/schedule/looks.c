@@ -1,4 +1,4 @@
-/* looks.c - finds the values that observers look at twice. */
+/* looks.c - finds the values that observers read twice. */
 #include "schedule/looks.h"
 #include "match/cache.h"
 #include "rewrite/passthrough.h"
@@ -24,8 +24,8 @@ bool osh_linear_looks(const osh_schedule *p, const osh_linear *l, int value)
 
 bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
 
-/* True if the value is in the store when the statistics are made: it is an input of the range, or
- * the visit runs in segments, whose values are stored. */
+/* True if the value is in the store when the statistics are finished: it is an input of the range,
+ * or the visit runs in segments, whose values are stored. */
 static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
 {
     int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
@@ -64,7 +64,7 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
     for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
-    /* The original value stands for it where both are the same. */
+    /* If both models have the same value, the original one is used. */
     for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:

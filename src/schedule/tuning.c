@@ -1,11 +1,12 @@
-/* tuning.c - decides if codes, scales and norms are tuned, and counts the work. */
+/* tuning.c - decides whether codes, scales and norms are tuned, and counts the work. */
 #include "schedule/tuning.h"
 
 #include <string.h>
 
 
-#define MOST_WORK 2e13 // multiplications and additions that quality best spends: minutes
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: passes over the rows, samples
+#define MOST_WORK 2e13 // most multiplications and additions for quality best: minutes of work
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: most passes over the rows, least
+                                            // samples
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {
@@ -34,7 +35,7 @@ double osh_tuning_flops(const osh_schedule *p)
     return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
 }
 
-/* Returns why the model, the recipe or the data cannot be tuned; NULL: they can. */
+/* Returns the reason why the model, the recipe or the data cannot be tuned. NULL: they can. */
 static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
 {
     if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";
@@ -75,8 +76,8 @@ done:
     return rc;
 }
 
-/* For quality best: limits the steps to the number that the rows are worth. Returns why tuning is
- * not worth its time then; NULL: it is. */
+/* For quality best: limits the number of steps to what the rows allow. Returns the reason why
+ * tuning is not worth its time, or NULL if it is. */
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;

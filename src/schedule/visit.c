@@ -1,5 +1,5 @@
-/* visit.c - the walk through a visit: chooses the nodes, inputs and outputs of each step and calls
- * the visitor. */
+/* visit.c - walks through the steps of a visit: chooses the nodes, inputs and outputs of each step
+ * and calls the visitor. */
 #include "schedule/visit.h"
 #include "graph/routed.h"
 #include "schedule/blocks.h"
@@ -21,19 +21,20 @@ typedef struct walk {
     const osh_graph *g;
     const osh_visitor *v;
     osh_range r;
-    bool plain;   // later subgraphs see the original weights
-    bool carries; // it makes values of the original model; a pass through solved weights does not
+    bool plain;   // later subgraphs get inputs from the original weights
+    bool carries; // this pass computes values of the original model; a pass through solved weights
+                  // does not
     bool *run;    // own [r.n_nodes]
-    bool *routed; // own [r.n_nodes]; for the pass through the solved weights
-    osh_visit_lists *made; // own; NULL: the visitor brings lists
+    bool *routed; // own [r.n_nodes]; used in the pass through the solved weights
+    osh_visit_lists *made; // own; NULL: the visitor has lists
     osh_visit_lists *lists; // view: contains the lists below
-    int *wanted; // [values] node of the first Linear that wants statistics of the value; -1: none
-    int *last;   // own [r.v1 - r.v0]: last running node that reads the value; -1: none
-    /* [values]; shift: compared with the original's. */
+    int *wanted; // [values] node of the first Linear that needs statistics of the value; -1: none
+    int *last;   // own [r.v1 - r.v0]: last node that runs and reads the value; -1: none
+    /* [values]; `shift`: compared with the original model's. */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [values] second looks: the first of the two looks
+    bool *look;   // [values] values of first looks
     bool *target; // [values] targets of a block
-    bool *mixed;  // [values] of the original model that are inputs of a block
+    bool *mixed;  // [values] values of the original model that are inputs of a block
 } walk;
 
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
@@ -95,7 +96,7 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Clears the lists. A range has marked only its own values. */
+/* Clears the lists. Only values of the range were marked. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; w->lists && i < N_LISTS; i++) walk_clear(w, w->lists->of[i]);
@@ -113,12 +114,12 @@ static bool ints_have(const int *list, int n, int v)
     return false;
 }
 
-static bool walk_runs(const walk *w, int node) // node: of the whole graph
+static bool walk_runs(const walk *w, int node) // node: index in the whole graph
 {
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
-/* Finds the last reader of each value among the running nodes (walk_choose_nodes). */
+/* Finds for each value the last node that runs and reads it (walk_choose_nodes). */
 static void visit_find_last(walk *w)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
@@ -127,13 +128,13 @@ static void visit_find_last(walk *w)
             if (w->g->nodes[i].in[k] >= 0) w->last[w->g->nodes[i].in[k] - w->r.v0] = i;
 }
 
-/* True if a running node of [first, end of the range) reads v. */
+/* True if a node of [first, end of the range) runs and reads v. */
 static bool walk_reads_from(const walk *w, int first, int v)
 {
     return w->last[v - w->r.v0] >= first;
 }
 
-/* Adds the values that statistics are made of. */
+/* Adds the values from which statistics are computed. */
 static void walk_add_observed(const walk *w, bool *values, const bool *stats)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -164,8 +165,7 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Makes a step with `in` set to the values that its running nodes and its statistics take from
- * outside. */
+/* Makes a step whose `in` has the values that its nodes and its statistics need from outside. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -181,7 +181,7 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* OF_BOTH: they are the same, or made in one pass. */
+/* OF_BOTH: both models have the same values, or one pass computes both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)
@@ -194,14 +194,14 @@ static void walk_want_live_out(walk *w, whose which)
     for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
 }
 
-/* Chooses the nodes of the pass through solved weights that run on their expert's rows only: just
- * their combine, which runs too, reads their outputs. */
+/* Chooses the nodes of the pass through solved weights that run only on the rows of their expert:
+ * those whose outputs only their combine reads, which runs too. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
-/* Sets the step's part of these nodes. The router's weights select their rows. */
+/* Sets s->routed for these nodes. The router's weights select the rows. */
 static void walk_take_routed(walk *w, osh_step *s)
 {
     s->routed = w->routed + (s->first - w->r.first);
@@ -219,8 +219,8 @@ static void walk_choose_nodes(walk *w)
 
 /* ---- whole, and in rounds ---- */
 
-/* Chooses the inputs of Linears that wait for statistics, from node `from` on, as many as fit into
- * the bytes of a round. *next: node at which the next round begins, or the range's end. */
+/* Chooses the inputs of Linears that wait for statistics, from node `from` on, as many as fit in
+ * the bytes of a round. *next: node at which the next round begins, or the end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -239,7 +239,7 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first look at values that are looked at twice and not kept, before the pass that feeds
+/* Runs the first look at values that are looked at twice and not kept, before the pass that adds to
  * all statistics. n 0: the values are inputs. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
@@ -265,7 +265,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* Values that came in are read. */
+    /* These values have already been read. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -285,7 +285,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     }
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
-    // Later rounds run through the original weights.
+    // Later rounds still need the original weights.
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last));
 done:
     return rc;
@@ -322,7 +322,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // no later step needs it
+    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // no later step needs them
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
@@ -375,7 +375,7 @@ static int walk_segment_end(const walk *w, int first)
 }
 
 /* Chooses the inputs of the Linears in [first, end) that wait for statistics, except inputs whose
- * statistics an earlier segment has collected. False: there are none. */
+ * statistics an earlier segment has collected. Returns false if there are none. */
 static bool walk_segment_stats(walk *w, int first, int end)
 {
     bool any = false;
@@ -430,7 +430,7 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // no node: only the statistics of inputs
+    osh_step s = walk_make_step(w, first, 0, w->stats); // without nodes: only statistics of inputs
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
@@ -462,8 +462,8 @@ done:
     return rc;
 }
 
-/* Walks once through the range in segments: through the original weights, for the statistics and
- * the original model's values, or through the solved ones. */
+/* Walks once through the range in segments: either through the original weights, for the statistics
+ * and the original model's values, or through the solved weights. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -492,8 +492,8 @@ done:
 
 /* ---- factors ---- */
 
-/* Chooses the values that a segment leaves: inputs of the range, values that pass it by, and values
- * that the rest of the pass reads. */
+/* Chooses the values that a segment keeps: inputs of the range, values that the range does not use,
+ * and values that the rest of the pass reads. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {
@@ -557,8 +557,8 @@ osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const o
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .v = v, .r = osh_range_at(p, index)};
     const osh_visit *how = &p->visits[index];
-    w.plain = !w.r.observe; // its weights do not change
-    if (v->solved && v->solved(v->user, &w.r, NULL)) { // by an earlier run
+    w.plain = !w.r.observe; // the weights do not change
+    if (v->solved && v->solved(v->user, &w.r, NULL)) { // an earlier run has solved them
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }

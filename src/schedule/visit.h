@@ -1,5 +1,5 @@
-/* visit.h - the steps of a visit, in which a subgraph is observed, solved and run. The run takes
- * the steps; the plan counts the bytes that they take. Both use the same walk.
+/* visit.h - the steps of a visit, in which a subgraph is observed, solved and run. The run executes
+ * the steps; the plan counts the bytes that they need. Both use the same walk.
  *
  *   whole      load | observe | solve | reload | propagate | release
  *   rounds     load | (observe, solve) for each round of statistics | reload | propagate | release
@@ -9,7 +9,7 @@
  *              values between groups are in the activation store
  *
  * If factors are folded into weights (folds.h), a fold pass comes first: load | run the nodes that
- * the giving layers need and observe their outputs | fold. The later steps see the changed weights.
+ * the giving layers need and observe their outputs | fold. The later steps use the changed weights.
  *
  * If the original model's values are carried (osh_graph_add_original), its nodes run in the first
  * pass through a subgraph, while the weights are the original ones: as far as statistics need them,
@@ -24,36 +24,36 @@
 #define OSH_VISIT_H
 #include "schedule/range.h"
 
-/* Marks of values for a walk, reused by the next walk: a model with many visits must not make lists
- * of the model's length for each. */
+/* Marks of values for a walk. The next walk uses them again, because a model with many visits would
+ * otherwise make lists of the model's length for each. */
 typedef struct osh_visit_lists osh_visit_lists;
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g);
 void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);
 
-typedef struct osh_visitor { // a member may be NULL: the step does nothing
+typedef struct osh_visitor { // a member may be NULL: the walk then skips it
     /* Opens the statistics of these input values. */
     osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
-    /* Loads the weights of osh_step_wants. */
+    /* Loads the weights that osh_step_wants lists. */
     osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                        const bool *values);
     osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);
-    /* Solves the Linears of the open statistics, and closes the statistics. keep: the weights in
-     * memory stay as they are. */
+    /* Solves the Linears of the open statistics and closes the statistics. `keep`: the weights in
+     * memory must not change. */
     osh_status (*solve)(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep);
-    /* Replaces the original weights in memory of solved Linears among these nodes by those of the
-     * output. */
+    /* Replaces the original weights in memory of those of these nodes' Linears that are solved by
+     * the weights of the output. */
     osh_status (*reload)(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
     osh_status (*release)(osh_ctx *cx, void *user, int first, int n);
     /* Drops all values of the store except `keep`. */
     osh_status (*drop)(osh_ctx *cx, void *user, const bool *keep);
-    /* True if all readers of one of values (NULL: all Linears of the range) are solved. NULL: none
-     * is. */
+    /* True if all readers of any of `values` (NULL: all Linears of the range) are solved. NULL: no
+     * Linear is solved. */
     bool (*solved)(const void *user, const osh_range *r, const bool *values);
     void *user;
     osh_visit_lists *lists; // view; NULL: the walk makes its own
-    /* fold_open opens the statistics for the range's factors. fold makes the factors, folds them
-     * into the weights in memory and closes the statistics. folded: true if an earlier run did. If
-     * NULL: no statistics, no fold, not folded. */
+    /* `fold_open` opens the statistics for the range's factors. `fold` computes the factors, folds
+     * them into the weights in memory and closes the statistics. `folded` returns true if an
+     * earlier run has done this. NULL: no statistics, no fold, not folded. */
     osh_status (*fold_open)(osh_ctx *cx, void *user, const osh_range *r);
     osh_status (*fold)(osh_ctx *cx, void *user, const osh_range *r);
     bool (*folded)(const void *user, const osh_range *r);

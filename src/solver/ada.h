@@ -1,5 +1,5 @@
-/* ada.h - AdaRound, AdaQuant and AutoRound on one weight: gradients find codes whose outputs are
- * near the layer's.
+/* ada.h - learns the codes of one weight by gradients, with AdaRound, AdaQuant or AutoRound, so
+ * that its outputs are near those of the original layer.
  *
  * The layer's input over T tokens is x in the quantized model and x0 in the original one. All
  * methods minimize
@@ -8,9 +8,9 @@
  *   E = w^ - w    H = sum x x^T    C = w S    S = sum (x0 - x) x^T    dloss / dw^ = 2/T (E H - C)
  *
  * This is the mean squared error of a token's outputs, less that of the unquantized weight: 0 for
- * w^ = w, negative if w^ makes up for errors of earlier layers. H and S hold all tokens, so each
- * step sees all of them; the rows of a weight are independent problems. solver/cpu/ada.c describes
- * the methods. */
+ * w^ = w, negative if w^ compensates errors of earlier layers. H and S are sums over all tokens, so
+ * each step uses all of them. The rows of a weight are independent problems. solver/cpu/ada.c
+ * describes the methods. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include <math.h>
@@ -22,15 +22,16 @@ typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
     int64_t steps;
-    double rate;          // learning rate of the numbers that give the codes
-    double scale_rate;    // relative learning rate of scales; 0: they stay (not OSH_ADA_ROUND)
+    double rate;          // learning rate of the numbers that determine the codes
+    double scale_rate;    // relative learning rate of scales; 0: scales do not change (not for
+                          // OSH_ADA_ROUND)
     double reg, from, to; // OSH_ADA_ROUND: weight of the rounding term, its first and last exponent
     double warm;          // share of the steps without that term and without early stops
     // a block of rows stops when the mean over this many steps no longer falls; 0: never
     int64_t window;
-    bool selective;       // rows whose loss did not fall stay rounded to nearest
-    /* OSH_ADA_SIGN without zero points: scales are signed, so that all codes are used: the weight
-     * of the group with the largest magnitude gets the code lo (solver/cpu/ada.c). */
+    bool selective;       // rows whose loss did not fall are rounded to nearest
+    /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. The
+     * weight of a group with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
     bool signed_scales;
 } osh_ada_rule;
 
@@ -43,16 +44,17 @@ typedef struct osh_ada_args {
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
     // [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales
     float *scale;
-    float *zero;          // like scale; NULL: 0
-    int64_t O, I, group, row_block; // group, row_block: columns, rows that share a scale
-    float lo, hi;         // range of codes
+    float *zero;          // like scale; NULL: zero points are 0
+    int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
+    float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
     bool keep_zeros;      // weights that are 0 stay 0
     int64_t period;       // steps between two points of the curve
-    // [osh_ada_points] out: loss, and rounding term after the warm start, before the step
+    // [osh_ada_points] result: loss before the step; after the warm start with the rounding term
     double *curve;
-    double *nearest, *learned; // [O] out: T times the loss of the codes in, and of the codes out
-    bool *diverged; // [O] out: learning diverged (osh_ada_diverged), and the row has the codes in
+    double *nearest, *learned; // [O] results: T times the loss of the given codes, and of the
+                               // learned codes
+    bool *diverged; // [O] result: learning diverged (osh_ada_diverged), the row has the given codes
 } osh_ada_args;
 
 /* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
@@ -62,14 +64,14 @@ static inline bool osh_ada_diverged(double learned, double nearest)
     return !isfinite(learned) || learned - nearest > 99 * fabs(nearest);
 }
 
-typedef struct osh_block_rule { // rule of learn/block.h
-    int64_t steps, samples; // steps 0: no learning; samples of a step
+typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
+    int64_t steps, samples; // steps 0: no learning; samples: samples of a step
     int64_t period;         // steps between two points of the curve
-    uint64_t seed;          // seed of all drawing: --seed
+    uint64_t seed;          // seed of all random numbers (--seed)
     osh_ada_kind kind;      // kind of all weights
     // the loss is a sum over the elements of a token, not a mean over elements
     bool sum;
-    // learning stops when the mean over this many steps no longer falls; 0: never
+    // Learning stops when the mean loss over this many steps no longer falls; 0: never.
     int64_t window;
     double warm;            // share of the steps without early stops
     // if the loss of all samples did not fall, the block stays rounded to nearest
@@ -77,57 +79,64 @@ typedef struct osh_block_rule { // rule of learn/block.h
     double bias_rate;       // Adam's rate of biases; 0: they stay
     // rate to use if the error of rounding to nearest is above this; 0: never
     double above, rate;
-    // share of the input's elements taken from the quantized model, not the original
+    // Probability that an element of the input is taken from the quantized model, not from the
+    // original.
     double share;
-    bool may;               // if the block cannot learn, each Linear learns alone
+    bool may;               // true: if the block cannot learn as a whole, each Linear learns alone
 } osh_block_rule;
 
-/* Detects that a loss or rounding term stopped falling; begins as zeros. */
+/* Detects that a loss or a rounding term no longer falls. Zero at first. */
 typedef struct osh_ada_watch {
     double sum, last;
     int64_t n;
     bool any;
 } osh_ada_watch;
-/* Adds the value of a step. True if a window is full and its mean is not below that of the window
- * before. */
+/* Adds the value of a step. Returns true if a window is full and its mean is not below that of the
+ * previous window. */
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window);
 
-/* A vector that Adam moves, for example a bias; n numbers each. */
+/* A vector that Adam changes, for example a bias. Each array has n numbers. */
 typedef struct osh_ada_vector {
     float *x, *grad, *mean, *square;
     int64_t n;
 } osh_ada_vector;
-/* Takes step t (from 0) of Adam and sets the gradient to 0. */
+/* Does step t (from 0) of Adam and sets the gradient to 0. */
 void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
-int64_t osh_ada_points(int64_t steps, int64_t period); // number of points of a curve
+int64_t osh_ada_points(int64_t steps, int64_t period); // returns the number of points of a curve
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
-size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads); // scratch
+size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads); // returns
+                                                                                          // the
+                                                                                          // bytes
+                                                                                          // of
+                                                                                          // scratch
 
-/* A weight that learns from the caller's gradients (cpu/ada_learn.c). h, shift, n_tokens, curve,
- * nearest and learned of the arguments are not read. w, codes, scale and zero must live as long as
- * the learner. */
+/* A weight that learns from the caller's gradients (cpu/ada_learn.c). The members h, shift,
+ * n_tokens, curve, nearest and learned of the arguments are not read. w, codes, scale and zero must
+ * live as long as the learner. */
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
 /* Returns the tensor F32 [O, I] into which the caller may write the gradient, before it calls
- * osh_ada_learner_add with it. NULL: a gradient was already added, or the layout is padded. View:
- * lives as long as l. */
+ * osh_ada_learner_add with it. Returns NULL if a gradient was already added or the layout is
+ * padded. View: lives as long as l. */
 osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
-bool osh_ada_learner_places(const osh_ada_args *a); // true if the layout for I is not padded
+bool osh_ada_learner_places(const osh_ada_args *a); // true if osh_ada_learner_place can return a
+                                                    // tensor: the layout for I is not padded
 /* Adds F32 [O, I] to the gradient. */
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw);
-/* Takes step t (< 0: none) along the gradient, which is 0 after it. `to` [O, I] becomes the weight
+/* Does step t along the gradient, which becomes 0; t < 0: no step. `to` [O, I] becomes the weight
  * after the step. */
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
 /* Writes the final codes, scales and zero points to those of the arguments, and the final weight to
  * `to`. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
-/* `to` becomes the final weight as of now, or the one rounded to nearest. Nothing else changes. */
+/* Sets `to` to the weight that osh_ada_learner_end would give now, or to the weight rounded to
+ * nearest. Nothing else changes. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the rate of all later steps
-/* Returns the rounding term that belongs to the loss of step t; the step must have been the last
- * one. */
+/* Returns the rounding term that belongs to the loss of step t, which must be the last step. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
-size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads); // reads rule.kind, O, I, group
+size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads); // reads only rule.kind, O, I
+                                                                    // and group
 #endif

@@ -1,5 +1,5 @@
-/* gptq_descend.c - coordinate descent on the codes of a row, in plain loops. GPTQ's column loop
- * visits each column once and pushes its error on to later columns. Here each column is visited
+/* gptq_descend.c - does coordinate descent on the codes of a row, in plain loops. GPTQ's column
+ * loop visits each column once and adds its error to later columns. Here each column is visited
  * again, with the errors of all others.
  *
  *   G = (w^ - w) H
@@ -7,13 +7,14 @@
  *                        if q' != q, d = w^(q') - w^(q), and 2 d G_j + d^2 H_jj < 0:
  *                            q = q',   G += d H[j, :]
  *
- * until nothing changes, OSH_DESCEND_SWEEPS times at most. */
+ * The loop is repeated until no code changes, at most OSH_DESCEND_SWEEPS times. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Moves column j of a row to a better code; g [I] follows. True if the code changed. */
+/* Changes the code of column j of a row to a better one and updates g [I]. Returns true if the code
+ * changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {
     const osh_gptq_refine_args *a = r->a;

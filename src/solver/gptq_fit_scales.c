@@ -1,20 +1,20 @@
-/* gptq_fit_scales.c - least squares for the scales of a row, given its codes, in plain loops.
+/* gptq_fit_scales.c - computes the least-squares scales of a row, given its codes, in plain loops.
  *
  * With c = q - z and w^ = s_g c_k for column k of group g, the loss is quadratic in the scales. The
  * step d from the current scales solves
  *
  *   A d = -b   A_gg' = sum over k in g, l in g' of c_k H_kl c_l   b_g = sum over k in g of c_k G_k
  *
- * with G = (w^ - w) H. 1e-9 of its mean diagonal is added to that of A. At most OSH_FIT_GROUPS
- * groups are solved together, the others stay as they are meanwhile. Rows that share scales add
- * their A and b. Scales are rounded to values that can be stored; a scale that would not be
- * positive stays. */
+ * with G = (w^ - w) H. 1e-9 of the mean of A's diagonal is added to the diagonal. At most
+ * OSH_FIT_GROUPS groups are solved together, with the scales of the other groups fixed. For rows
+ * that share scales, A and b are added. Scales are rounded to values that can be stored. A scale
+ * that would not be positive is not changed. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Fits the scales of groups [g0, g0 + n). pull [I], A [n, n], b [n]: scratch. */
+/* Fits the scales of groups [g0, g0 + n). pull [I], A [n, n] and b [n] are scratch. */
 static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *pull, double *A,
                        double *b)
 {

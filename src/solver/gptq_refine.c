@@ -1,10 +1,10 @@
-/* gptq_refine.c - the steps after the column loop in plain loops, one row after another, or one
- * block of rows that share scales. Each step proposes codes, scales and zero points. They are kept
- * if
+/* gptq_refine.c - does the steps after the column loop in plain loops, row by row, or for one block
+ * of rows that share scales after the other. Each step proposes codes, scales and zero points. They
+ * are kept if
  *
  *   sum over the rows of (w^ - w) H (w^ - w)^T,     w^ = round(round(q - z) s) to the dtype of s
  *
- * is less than before. */
+ * has become less. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -26,7 +26,7 @@ static double refine_loss(const osh_refine_row *r, double *g)
     return loss;
 }
 
-/* Reads codes and scales of the rows from `first` on; refine_store writes them back. */
+/* Reads codes and scales of the rows from `first` on. refine_store writes them back. */
 static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -51,7 +51,7 @@ static void refine_store(const osh_refine_row *r, int64_t first)
     }
 }
 
-/* Takes all steps on the rows from `first` on and adds their losses to a->loss and a->all. */
+/* Does all steps on the rows from `first` on and adds their losses to a->loss and a->all. */
 static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {
     static void (*const steps[OSH_N_REFINES])(const osh_refine_row *, double *) = {
@@ -80,7 +80,7 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     osh_status rc = OSH_OK;
     int64_t across = osh_div_up(a->I, a->group), n = osh_min64(a->row_block, a->O);
     osh_group_factors f = {0};       // own
-    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // own: w, q, s, z
+    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // own: r.w, r.q, r.s, r.z
     float *w = NULL;                 // own: [O, I]
     double *room = NULL;             // own
 

@@ -1,74 +1,76 @@
-/* gptq_refine.h - steps after GPTQ's column loop. Each improves codes and scales, row by row, to
- * lower
+/* gptq_refine.h - does further steps after GPTQ's column loop. Each improves codes and scales, row
+ * by row, to lower
  *
  *   loss = (w^ - w) H (w^ - w)^T
  *
- * of the quantized row w^ = (q - z) s. The result of a step is kept for a row if its loss falls;
- * otherwise the row stays as it was. For rows that share scales the sum of their losses decides. */
+ * of the quantized row w^ = (q - z) s. The result of a step is kept for a row if its loss falls; if
+ * not, the row is restored. For rows that share scales the sum of their losses decides. */
 #ifndef OSH_GPTQ_REFINE_H
 #define OSH_GPTQ_REFINE_H
 #include "solver/gptq_scales.h"
 
 typedef enum {
     OSH_REFINE_RESCALE,    // new scale, zero point and codes of each group: gptq_rescale.c
-    OSH_REFINE_DESCEND,    // new codes, one after another: gptq_descend.c
+    OSH_REFINE_DESCEND,    // new codes, one after the other: gptq_descend.c
     OSH_REFINE_FIT_SCALES, // new scales of a row by least squares: gptq_fit_scales.c
     OSH_N_REFINES
 } osh_refine;
-enum { OSH_REFINE_MOST = 16 };     // steps at most
-enum { OSH_DESCEND_SWEEPS = 4 };   // sweeps over the columns of a row at most
+enum { OSH_REFINE_MOST = 16 };     // most steps
+enum { OSH_DESCEND_SWEEPS = 4 };   // most sweeps over the columns of a row
 enum { OSH_FIT_GROUPS = 64 };      // groups whose scales are solved together
 
 typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // [O, I] in file order: the weight to approximate
-    const bool *dead;      // [I] by column: its weights are taken as 0; NULL: none
+    const bool *dead;      // [I] by column: true: its weights count as 0; NULL: no dead columns
     const float *h;        // [I, I] f32, symmetric, damped, file order
-    const int32_t *perm;   // [I] solving order -> column; NULL: file order
-    int8_t *codes;         // [O, I] in and out, file order (int: signed code; else the byte)
-    // [rows of scales, columns of scales] in and out; zero NULL: symmetric
+    const int32_t *perm;   // [I] column at each position of the solving order; NULL: file order
+    int8_t *codes;         // [O, I] input and output, file order (int: signed code; else the byte)
+    // [rows of scales, columns of scales] input and output; zero NULL: symmetric
     float *scale, *zero;
     int64_t O, I, group, row_block; // see osh_gptq_scales_args
-    osh_scale_rule rule;   // q - z and w^ are rounded to its dtype, too
+    osh_scale_rule rule;   // q - z and w^ are also rounded to its dtype
     const osh_refine *steps; // [n_steps]
     int n_steps;
-    // [n_steps + 1] out: loss of all rows, before the first step and after each
+    // [n_steps + 1] output: loss of all rows before the first step and after each step.
     double *loss;
-    double *all;           // [1] out: the loss of w^ = 0; NULL: not wanted
+    double *all;           // [1] output: loss of w^ = 0; NULL: not computed
 } osh_gptq_refine_args;
 
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Reference: plain loops, sums in double. */
+/* The reference: plain loops, sums in double. */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Returns bytes of scratch. */
+/* Returns the bytes of scratch. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of its block H[g, g], and the upper factor U in solving
- * order, with U^T U = (H[g, g])^-1. A block that cannot be factored has ok false. */
+/* For each group g of columns: the inverse of its block H[g, g], and the upper factor U, in solving
+ * order, with U^T U = (H[g, g])^-1. `ok` is false for a block that cannot be factored. */
 typedef struct osh_group_factors {
     int64_t I, group;
-    float *inverse; // own: [I, group], groups one after another, file order
-    float *u;       // own: [I, group] like inverse, solving order
-    int32_t *order; // own: [I] solving order -> column of the group
-    bool *ok;       // own: [groups]
+    float *inverse; // own: [I, group], groups follow each other, file order
+    float *u;       // own: [I, group] like `inverse`, solving order
+    int32_t *order; // own: [I] column of the group at each position of the solving order
+    bool *ok;       // own: [groups] true if the block could be factored
 } osh_group_factors;
-/* blocks [I, group]: the blocks H[g, g], one after another; NULL: read from a->h. Leaves f empty if
- * no step needs it. */
+/* Computes the factors. blocks [I, group]: the blocks H[g, g], one after the other; NULL: they are
+ * read from a->h. If no step needs factors, f stays empty. */
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
-enum { OSH_RESCALE_WIDEST = 1024 }; // columns; wider groups are not rescaled
-/* True if OSH_REFINE_RESCALE applies: each scale belongs to one row and one group of columns. */
+enum { OSH_RESCALE_WIDEST = 1024 }; // groups with more columns are not rescaled
+/* True if OSH_REFINE_RESCALE is possible: each scale belongs to one row and one group of
+ * columns. */
 static inline bool osh_rescales(const osh_gptq_refine_args *a)
 {
     return a->row_block == 1 && a->group < a->I && a->group <= OSH_RESCALE_WIDEST;
 }
 
-/* One row, or block of rows that share scales, of the references. Codes are values of the grid. */
+/* One row, or one block of rows that share scales, in the references. Codes are values of the
+ * grid. */
 typedef struct osh_refine_row {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
-    int64_t n;     // rows
+    int64_t n;     // number of rows
     double *w, *q; // [n, I] target; values of the grid
     float *s, *z;  // [groups]
 } osh_refine_row;
@@ -79,12 +81,14 @@ double osh_refine_value(const osh_gptq_refine_args *a, float q, float s, float z
 void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);
 /* ---- references of the steps, each in the file of its step ---- */
 void osh_rescale_ref(const osh_refine_row *r, double *room);                       // room: [4 I]
+                                                                                   // scratch
 void osh_descend_ref(const osh_refine_row *r, double *room);
-/* room: [I + groups (groups + 1)]. */
+/* room: [I + groups (groups + 1)] scratch. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
 /* Solves b [n] = A^-1 b, with 1e-9 of the mean diagonal added to A [n, n]. Reads the lower triangle
- * of A and destroys it. Elements are `step` apart. False: A is not positive definite. */
+ * of A and overwrites it. Elements are `step` apart. Returns false if A is not positive definite.
+ * */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {
     double mean = 0;
@@ -92,7 +96,7 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        for (int64_t j = 0; j <= i; j++) { // row i of L, A = L L^T, in place of A
+        for (int64_t j = 0; j <= i; j++) { // row i of L with A = L L^T, stored over A
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
             if (i == j && !(sum > 0)) return false;

@@ -1,15 +1,15 @@
-/* gptq_rescale.c - new scale, zero point and codes of each group, given all other groups, in plain
- * loops.
+/* gptq_rescale.c - searches a new scale, zero point and codes of each group, given all other
+ * groups, in plain loops.
  *
  * With G = (w^ - w) H the loss of the row, as a function of the group's part x of w^, is least at
  *
  *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
  *
- * So v is quantized instead of the weights. First comes a search for scale and zero point
- * (gptq_scales.c), in which an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
- * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1, columns in solving order. The
- * rise is the sum of err^2 of that loop. A row keeps the new values if their rise is less than that
- * of its current values. Scales shared by several rows or by all columns stay. */
+ * So v is quantized instead of the weights. First it searches scale and zero point (gptq_scales.c),
+ * in which an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop (gptq_solve.c) runs
+ * inside the group with U^T U = (H[g, g])^-1, columns in solving order. The rise is the sum of
+ * err^2 of that loop. A row keeps the new values if their rise is less than that of its current
+ * values. Scales that several rows or all columns share do not change. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -67,7 +67,7 @@ typedef struct factors_job {
     double *room; // own: [threads, 2 group^2]
 } factors_job;
 
-/* Replaces m [n, n] by its lower Cholesky factor. False: it has none. */
+/* Replaces m [n, n] by its lower Cholesky factor. Returns false if m is not positive definite. */
 static bool group_cholesky(double *m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -81,10 +81,10 @@ static bool group_cholesky(double *m, int64_t n)
     return true;
 }
 
-/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n] holds L and is destroyed. */
+/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n] contains L and is overwritten. */
 static void group_invert(double *inverse, double *m, int64_t n)
 {
-    // L^-1, column by column, into the upper triangle of `inverse`
+    // Writes L^-1, column by column, to the upper triangle of `inverse`.
     for (int64_t j = 0; j < n; j++) {
         inverse[j * n + j] = 1 / m[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {
@@ -125,7 +125,7 @@ static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int wo
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
     f->ok[g] = group_cholesky(m, n);
-    for (int64_t i = 0; i < n; i++) // upper factor: the transpose
+    for (int64_t i = 0; i < n; i++) // the upper factor is the transpose
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
 }
@@ -136,7 +136,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own: [groups] columns of the group listed so far
+    int32_t *n = NULL; // own: [groups] number of columns of the group listed so far
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

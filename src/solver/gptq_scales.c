@@ -1,4 +1,4 @@
-/* gptq_scales.c - the search for scales of the column loop, in plain loops.
+/* gptq_scales.c - searches the scales for the column loop, in plain loops.
  *
  * A group has weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0); a and b are the grid's
  * first and last value:
@@ -13,8 +13,8 @@
  * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
  *
  * p = 1 is tried first, and the first of equal candidates wins, so a group never loses more than
- * with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is the effect of a
- * rounding error of column j on the output when later columns may still make up for it. */
+ * with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is the effect that a
+ * rounding error of column j has on the output after later columns have compensated it. */
 #include "solver/gptq_scales.h"
 #include "ops/kernel.h"
 
@@ -28,7 +28,7 @@ float osh_scale_round(const osh_scale_rule *r, float s)
     if (r->kind == OSH_SCALE_E4M3)
         return osh_grid_nearest(&e4m3, fminf(fmaxf(s * r->global, e4m3.lo), e4m3.hi)) / r->global;
     int e;
-    float power = frexpf(s, &e) < 0.75f ? 0.5f : 1; // s in [2^(e-1), 2^e)
+    float power = frexpf(s, &e) < 0.75f ? 0.5f : 1; // s is in [2^(e-1), 2^e)
     return fminf(fmaxf(ldexpf(power, e), osh_power_least(r->dtype)), osh_power_most(r->dtype));
 }
 
@@ -43,7 +43,7 @@ float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, 
     return s;
 }
 
-typedef struct group_ref { // the weights that share a scale
+typedef struct group_ref { // weights that share a scale
     const osh_gptq_scales_args *a;
     const float *w; // [O, I]
     int64_t row, n_rows, col, n_cols;

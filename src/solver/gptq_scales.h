@@ -1,12 +1,12 @@
-/* gptq_scales.h - search for the scale and zero point of each group of weights, for GPTQ's column
+/* gptq_scales.h - searches the scale and the zero point of each group of weights, for GPTQ's column
  * loop. */
 #ifndef OSH_GPTQ_SCALES_H
 #define OSH_GPTQ_SCALES_H
 #include "math/grid.h"
 #include "ops/op.h"
 
-/* Candidates for OSH_SCALE_PLAIN: the whole range of a group and 1.05 ... 0.475 of it, in steps of
- * 1/40. Coarser kinds of scales have 1.55 ... 0.4, in steps of 1/20. Asymmetric candidates have
+/* Candidates. For OSH_SCALE_PLAIN: the whole range of a group and 1.05 ... 0.475 of it, in steps of
+ * 1/40. For coarser kinds of scales: 1.55 ... 0.4, in steps of 1/20. Asymmetric candidates have
  * three zero points each. */
 enum {
     OSH_SCALE_STEPS = 24,
@@ -15,63 +15,64 @@ enum {
 };
 
 typedef enum {
-    OSH_SCALE_PLAIN, // any value of dtype
+    OSH_SCALE_PLAIN, // any value of `dtype`
     OSH_SCALE_E4M3,  // a positive value of FP8 E4M3 divided by `global` (NVFP4)
-    OSH_SCALE_E8M0,  // a power of two that dtype has, 2^-127 ... 2^127 (MX)
+    OSH_SCALE_E8M0,  // a power of two that `dtype` has, 2^-127 ... 2^127 (MX)
 } osh_scale_kind;
 
 typedef struct osh_scale_rule {
     osh_grid grid;
     bool symmetric;
     osh_dtype dtype; // plain scales and dequantized weights are rounded to it
-    bool fixed;      // the whole range, without a search
+    bool fixed;      // true: uses the whole range without a search
     osh_scale_kind kind;
     float global;    // divisor of OSH_SCALE_E4M3
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
     const osh_tensor *w;  // [O, I] in file order
-    const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
-    const float *weight;  // [I] by column: what a squared error costs; NULL: 1
+    const bool *dead;     // [I] by column: true: its weights count as 0; NULL: no dead columns
+    const float *weight;  // [I] by column: cost of a squared error; NULL: 1
     int64_t O, I;
     int64_t group;        // columns that share a scale
     int64_t row_block;    // rows that share a scale
     osh_scale_rule rule;
-    float *scale;         // [rows of scales, columns of scales] out: values of dtype
-    float *zero;          // out, like scale; NULL: symmetric
+    float *scale;         // [rows of scales, columns of scales] output: values of rule.dtype
+    float *zero;          // output, like scale; NULL: symmetric
 } osh_gptq_scales_args;
 
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a);
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
-/* Searches scale and zero point of one group x [n] as the reference does. weight [n] or NULL. */
+/* Searches the scale and the zero point of one group x [n] as the reference does. weight: [n], or
+ * NULL. */
 void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
                           const float *weight, int64_t n);
-/* Returns bytes of scratch. */
+/* Returns the bytes of scratch. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Returns the share of the range of step k: first 1, then falling. */
+/* Returns the part of the range that step k tries: 1 first, then falling values. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
     return (float)(kind == OSH_SCALE_PLAIN ? 42 - i : 62 - 2 * i) / 40;
 }
-/* The positive half of E4M3. */
+/* Returns the grid of the positive values of E4M3. */
 OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
 {
     osh_grid g = {0x1p-9f, 448, 8, 4, -9};
     return g;
 }
-/* Smallest and largest power of two of OSH_SCALE_E8M0. */
+/* Return the smallest and the largest power of two of OSH_SCALE_E8M0. */
 OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
 OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
-/* Returns the scale that replaces zero (compressed-tensors' eps of the dtype). */
+/* Returns the scale that is used instead of 0 (compressed-tensors' eps of the dtype). */
 OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {
     return dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;
 }
-/* Returns the nearest scale to s that the rule can store; 0 if s is not above 0. */
+/* Returns the scale nearest to s that the rule can store. Returns 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
-/* Returns the scale of a candidate. *zero: the middle one of its zero points, not clamped. lo <= 0
- * <= hi. */
+/* Returns the scale of a candidate. *zero is the middle one of its zero points, not clamped. lo <=
+ * 0 <= hi. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

@@ -1,13 +1,13 @@
-/* gptq_solve.c - the GPTQ column loop in plain loops, one row of the weight after another.
+/* gptq_solve.c - runs the GPTQ column loop in plain loops, row by row of the weight.
  *
- *   q     = clamp(round(w / s + zp), qmin, qmax); zp for a 0 that keep_zeros keeps
+ *   q     = clamp(round(w / s + zp), qmin, qmax); q = zp for a 0 that keep_zeros keeps
  *   dq    = round(round(q - zp) s), in the dtype of the scale
  *   err   = (w - dq) / U[i, i]
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * Same as llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
- * before it is subtracted. The sum after a block is a matrix product there; here it is taken in
+ * Equal to llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
+ * before it is subtracted. There the sum after a block is a matrix product; here it is computed in
  * double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
@@ -26,7 +26,7 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* line [I] = the row in file order, w [I] = the row in solving order without dead columns. */
+/* line [I] = the row in file order; w [I] = the row in solving order with dead columns 0. */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -42,7 +42,7 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* Subtracts from w [I] the row rounded to nearest; d is the rest. The loop then runs on d with
+/* Subtracts from w [I] the row rounded to nearest, which leaves d. The loop then runs on d with
  * codes of zero, and its loss is the cost of rounding to nearest: with U^T U = H^-1 and e = d U^-1
  * the sum of e^2 is d H d^T. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
@@ -55,8 +55,8 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. line [I]: the row in file order; err [I]: scratch; w [I]: the row in solving
- * order, out: dequantized. */
+/* Solves one row. line [I]: the row in file order. w [I]: the row in solving order; it becomes the
+ * dequantized row. err [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {
@@ -92,7 +92,7 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // own: [3, I]: errors, a row in file order, a row in solving order
+    float *err = NULL; // own: [3, I]: errors; a row in file order; a row in solving order
 
     OSH_NEW(cx, err, 3 * a->I);
     for (int64_t row = 0; row < a->O; row++) {

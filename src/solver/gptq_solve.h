@@ -1,45 +1,47 @@
-/* gptq_solve.h - the GPTQ column loop over one weight (gptq_quantize.py of LLM Compressor). For
- * each column i: q = quant(w / s), err = (w - dq) / U[i,i], W[:, i:] -= err U[i, i:], lazily for
- * blocks of block_size columns. */
+/* gptq_solve.h - runs the GPTQ column loop over one weight (gptq_quantize.py of LLM Compressor).
+ * For each column i: q = quant(w / s), err = (w - dq) / U[i,i], W[:, i:] -= err U[i, i:]. Columns
+ * after a block of block_size columns are updated once, after the block. */
 #ifndef OSH_GPTQ_SOLVE_H
 #define OSH_GPTQ_SOLVE_H
 #include "ops/op.h"
 
 typedef struct osh_gptq_solve_args {
     const osh_tensor *w;  // [O, I] in file order, stored dtype
-    const osh_tensor *target; // [O, I] F32 on w's device: the weight to approximate; NULL: w
-    const int32_t *perm;  // [I] solving order -> column; NULL: file order
-    const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
-    int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: its bits)
-    float *dq;            // [O, I] out, solving order: the dequantized weight; NULL: not wanted
-    /* [I, I] f32 upper factor of H^-1, row-major, solving order. osh_gptq_solve wants its transpose
+    const osh_tensor *target; // [O, I] F32 on w's device: the weight to approximate; NULL: w itself
+    const int32_t *perm;  // [I] column at each position of the solving order; NULL: file order
+    const bool *dead;     // [I] by column: true: its weights count as 0; NULL: no dead columns
+    int8_t *codes;        // [O, I] output, file order (int: signed code; fp8: its bits)
+    float *dq;            // [O, I] output, solving order: the dequantized weight; NULL: not
+                          // computed
+    /* [I, I] f32 upper factor of H^-1, row-major, solving order. osh_gptq_solve needs its transpose
      * below the diagonal (osh_gptq_mirror). */
     const float *u;
     const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
     const float *zero;    // like scale; NULL: symmetric
-    const int32_t *col_scale; // [I] scale column of each solving-order column
+    const int32_t *col_scale; // [I] scale column of each column, in solving order
     int64_t O, I, n_scale_cols;
-    // rows that share a scale row: 1 (channel, group), O (tensor), block height (block)
+    // Rows that share a row of scales: 1 (channel, group), O (tensor), block height (block).
     int64_t row_block;
     int64_t block_size;
-    int bits;             // int: qmin = -2^(bits-1); a floating type: 8, or 4
-    bool fp8;             // a floating type
+    int bits;             // int: qmin = -2^(bits-1); floating type: 8 or 4
+    bool fp8;             // true: a floating type
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype
-    double *loss;         // [O] out: sum over columns of err^2 / 2
-    // a weight that is 0 gets the code of 0, whatever errors reach it (not on a device)
+    double *loss;         // [O] output: sum over columns of err^2 / 2
+    // true: a weight that is 0 gets the code of 0, whatever errors reach it (not on a device)
     bool keep_zeros;
-    /* Computes only the loss of rounding to nearest, for the rows of osh_gptq_judges; writes
-     * nothing for other rows (not on a device). */
+    /* Computes only the loss of rounding to nearest, and only for the rows of osh_gptq_judges;
+     * writes nothing for other rows (not on a device). */
     bool nearest;
-    /* ---- only with w on a device; NULL: not wanted ---- */
-    // [O, I] out, on the device, file order, dtype of w, may be w: the dequantized weight
+    /* ---- only if w is on a device; NULL: not computed ---- */
+    // [O, I] output on the device, file order, dtype of w: the dequantized weight. May be w.
     osh_tensor *w_out;
-    double *squares;      // [2] out: |w - w_out|^2 and |w|^2
-    bool packed;          // codes are [O, words] u32 out, rows packed as in quant/formats/pack.c
+    double *squares;      // [2] output: |w - w_out|^2 and |w|^2
+    bool packed;          // codes are [O, words] u32 output, with rows packed as in
+                          // quant/formats/pack.c
 } osh_gptq_solve_args;
-/* Some rows are judged: the loss of rounding them to nearest is computed, which takes as long as
- * their column loop. Of 768 rows these are 64, the rows 0, 12, 24 ...: far apart, so that every
- * attention head has some. */
+/* The loss of rounding to nearest is computed for some rows only, because it takes as long as
+ * their column loop. Of 768 rows these are 64: rows 0, 12, 24 ..., so that every attention head
+ * has some. */
 enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O)
 {
@@ -49,22 +51,24 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
 {
     return row % osh_gptq_judge_step(O) == 0;
 }
-/* Solves fixed tiles of rows in threads. Each thread holds one tile of the weight in f32. Wants the
- * transpose in u. */
+/* Solves fixed tiles of rows on all threads. Each thread has one tile of the weight in f32. Needs
+ * the transpose in u. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
-osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops
-/* Returns bytes of scratch. */
+osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // the reference: plain
+                                                                          // loops
+/* Returns the bytes of scratch. */
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size,
                             int n_threads);
-size_t osh_gptq_factor_bytes(int64_t I, int n_threads); // scratch of the op gptq_factor on the CPU
+size_t osh_gptq_factor_bytes(int64_t I, int n_threads); // returns the scratch of the op gptq_factor
+                                                        // on the CPU
 
 /* Makes H [I, I] symmetric from its lower triangle and orders rows and columns by perm (NULL: no
- * change), in place. The op gptq_factor works on the lower triangle and leaves the strictly upper
- * one alone if it fails: then osh_gptq_restore makes the lower one from it again, with diag [I] on
- * the diagonal. In gptq_permute.c. */
+ * change), in place. If the op gptq_factor fails, it has overwritten the lower triangle, but no
+ * element above the diagonal: osh_gptq_restore then makes the lower triangle from these again, with
+ * diag [I] on the diagonal. In gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
-size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // scratch
+size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the bytes of scratch
 /* Copies the transpose of the upper triangle of u [I, I] below the diagonal. */
 osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I);
 #endif

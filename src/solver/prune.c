@@ -1,5 +1,5 @@
-/* prune.c - SparseGPT's loop in plain loops, one row of the weight after another; and masks by
- * magnitude, without updates of the other weights.
+/* prune.c - runs SparseGPT's loop in plain loops, row by row of the weight, and sets weights to 0
+ * by magnitude, without updates of the other weights.
  *
  *   cost[r, i] = (w[r, i] w[r, i]) / (u[i, i] u[i, i])      each product rounded
  *   err        = w / u[i, i] if w becomes 0, else 0
@@ -45,8 +45,8 @@ static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, c
     return a->keep && zero[row * a->I + i] ? 0 : w * w / (d * d);
 }
 
-/* out [O, I]: true for the weights of the block's columns, in all rows, that become 0. zero [O, I]:
- * weights that were 0. */
+/* out [O, I]: set to true for the weights of the block's columns, in all rows, that become 0. zero
+ * [O, I]: true for weights that were 0. */
 static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
                                const bool *zero, int64_t i1, int64_t cols)
 {
@@ -70,7 +70,7 @@ done:
     return rc;
 }
 
-/* out: true for the n cheapest of columns [i, i + m) of a row. */
+/* out: set to true for the n cheapest of columns [i, i + m) of a row. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)
 {
@@ -111,8 +111,8 @@ static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *ze
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    bool *out = NULL;  // own: [O, I]: the weight becomes 0
-    bool *zero = NULL; // own: [O, I]: the weight was 0 before
+    bool *out = NULL;  // own: [O, I] true: the weight becomes 0
+    bool *zero = NULL; // own: [O, I] true: the weight was already 0
     float *err = NULL;              // own: [I]
     OSH_NEW(cx, out, a->O * a->I);
     OSH_NEW(cx, zero, a->O * a->I);
@@ -131,16 +131,16 @@ done:
     return rc;
 }
 
-/* ---- masks alone ---- */
+/* ---- pruning without updates ---- */
 
 enum { CHUNK_ROWS = 16 };
 typedef struct rows_job {
-    float *w, *cost; // cost: own [threads, I]
+    float *w, *cost; // own: cost [threads, I]
     const float *weight;
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets the k cheapest of n weights to 0; of equal costs the first. */
+/* Sets the k cheapest of n weights to 0. Of equally cheap ones the first become 0. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
@@ -153,7 +153,7 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* Sets the n cheapest of each m weights of a row to 0; of equal costs the first. */
+/* Sets the n cheapest of each m weights of a row to 0. Of equally cheap ones the first become 0. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

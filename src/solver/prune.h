@@ -4,36 +4,40 @@
 #define OSH_PRUNE_H
 #include "ops/op.h"
 
-typedef struct osh_prune_solve_args { // SparseGPT
-    float *w;          // [O, I] in: the weight; out: pruned
+typedef struct osh_prune_solve_args { // arguments of SparseGPT
+    float *w;          // [O, I] input: the weight; output: the pruned weight
     const float *u;    // [I, I] upper factor of H^-1, row-major; NULL: the identity
     int64_t O, I, block_size;
-    double sparsity;   // share of each block of columns that becomes 0, if n is 0
-    int64_t n, m;      // n of each m columns become 0; I and block_size are multiples of m
+    double sparsity;   // fraction of each block of columns that becomes 0, if n is 0
+    int64_t n, m;      // n of each m columns become 0; I and block_size are multiples of m; n 0:
+                       // see sparsity
     bool keep;         // weights that are 0 stay 0
-    double *loss;      // [O] out: sum over columns of err^2 / 2
+    double *loss;      // [O] output: sum over columns of err^2 / 2
 } osh_prune_solve_args;
-/* SparseGPT: in each block of columns the weights with the least w^2 / u^2 become 0. n == 0: sorted
- * over all rows, up to the one with index O cols sparsity. Else n of each m of a row, chosen when
- * the loop reaches the first of them. Errors are pushed on to later columns as in GPTQ. */
+/* SparseGPT: in each block of columns the weights with the least w^2 / u^2 become 0. If n is 0, the
+ * weights of the block are sorted over all rows, and those up to index O cols sparsity become 0.
+ * Else n of each m of a row become 0; they are chosen when the loop reaches the first of the m.
+ * Errors are added to later columns as in GPTQ. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
-osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a); // plain loops
-/* Returns bytes of scratch; reads sizes and keep. */
+osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a); // the reference: plain
+                                                                            // loops
+/* Returns the bytes of scratch. Reads only sizes and `keep`. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
 typedef struct osh_prune_share { // the part of a row that becomes 0
-    double sparsity; // share of the columns, if n is 0
-    int64_t n, m;    // n of each m columns
+    double sparsity; // fraction of the columns, if n is 0
+    int64_t n, m;    // n of each m columns; n 0: see sparsity
 } osh_prune_share;
-/* Prunes each row in place by |w| sqrt(weight); of equal weights the first becomes 0. weight [I];
- * NULL: 1. */
+/* Prunes each row in place by the cost |w| sqrt(weight). Of equal weights the first becomes 0.
+ * weight: [I]; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
-size_t osh_prune_rows_bytes(int64_t I, int n_threads); // scratch
+size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of scratch
 /* Sets to 0, in place, all weights whose magnitude is at most the k-th smallest of the whole
  * weight, k = floor(O I sparsity). */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
-/* Returns the k-th smallest magnitude (k from 0) of n numbers. *less: how many are smaller. */
+/* Returns the k-th smallest magnitude (k from 0) of n numbers. *less: how many magnitudes are
+ * smaller. */
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less);
 #endif

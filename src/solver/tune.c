@@ -1,8 +1,8 @@
-/* tune.c - a step of Adam on a quantized weight.
+/* tune.c - does a step of Adam on a quantized weight.
  *
  *   q = round(clamp(v, lo, hi))   s = rnd(s0 (1 + d))   w = rnd((q - z) s)
  *
- * rnd rounds to the dtype of the scales. Gradients pass through roundings: with g = dL/dw
+ * rnd rounds to the dtype of the scales. Gradients ignore roundings: with g = dL/dw
  *
  *   dL/dv = g s if lo <= v <= hi, else 0     dL/dd = s0 * sum of g (q - z) over the scale's columns
  *
@@ -12,8 +12,9 @@
  *   mean = 0.9 mean + 0.1 g     square = 0.95 square + 0.05 g^2
  *   x -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
  *
- * All is f32 in plain loops: a step takes about 20 operations per weight, the passes 12 per weight
- * and token. One thread works on a row, so the bytes do not depend on the number of threads. */
+ * Everything is f32 in plain loops: a step needs about 20 operations per weight, the forward and
+ * backward passes 12 per weight and token. One thread works on a row, so the bytes do not depend on
+ * the number of threads. */
 #include "solver/tune.h"
 
 #include "base/elementary.h"
@@ -21,7 +22,7 @@
 
 #include <math.h>
 
-enum { CHUNK = 1 << 16 }; // elements
+enum { CHUNK = 1 << 16 }; // elements of a chunk
 
 typedef struct adam {
     float mean_part, square_part; // 1 - decay^n
@@ -33,7 +34,7 @@ static adam tune_adam_at(const osh_tune_step *s)
     return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
 }
 
-/* Updates both means with gradient g and returns the step for a rate of 1. */
+/* Updates both means with the gradient g. Returns the step for a rate of 1. */
 static float tune_adam_move(const adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -55,12 +56,12 @@ float osh_tune_scale(const osh_tune_codes *c, int64_t at)
 
 typedef struct codes_job {
     const osh_tune_codes *c;
-    const osh_tune_step *step; // NULL: none
+    const osh_tune_step *step; // NULL: no step
     adam adam;
     float *room; // own: [threads, I]
 } codes_job;
 
-/* Moves the n codes from element `at` on, then their scale k. */
+/* Does a step of the n codes from element `at` on, then of their scale k. */
 static void tune_group_move(const codes_job *j, int64_t k, int64_t at, int64_t n)
 {
     const osh_tune_codes *c = j->c;

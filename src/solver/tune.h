@@ -1,29 +1,29 @@
-/* tune.h - a step of the learner (learn/tune.h): Adam on codes, scales and weights of norms. tune.c
- * has the formula. */
+/* tune.h - does a step of the learner (learn/tune.h): Adam on codes, scales and weights of norms.
+ * tune.c has the formulas. */
 #ifndef OSH_OPS_TUNE_H
 #define OSH_OPS_TUNE_H
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows;    // steps 0: none; rows of the data per step
-    double code_rate, rate; // rate of codes; relative rate of scales and norms
-    // tuning may be skipped or shortened if it does not suit the model or takes too long
+    int64_t steps, rows;    // steps 0: no tuning; rows: rows of the data in a step
+    double code_rate, rate; // rate of codes; relative rate of scales and of norms
+    // true: tuning may be skipped or shortened, if it does not suit the model or takes too long
     bool may;
 } osh_tune_rule;
 
-typedef struct osh_tune_step { // one step, for all weights
-    int64_t n;                // 1, 2, 3, ...
-    float code_rate, rate;    // rate of codes; relative rate of scales and norms
+typedef struct osh_tune_step { // one step for all weights
+    int64_t n;                // number of the step: 1, 2, 3, ...
+    float code_rate, rate;    // rate of codes; relative rate of scales and of norms
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
     // [O, I]: codes as real numbers, Adam's means, dL/dw: a step sets it to 0
     float *v, *mean, *square, *grad;
-    float *s0;                       // [O, G]: scales at the start
-    float *d, *d_mean, *d_square;    // [O, G]: scales are s0 (1 + d)
-    const int8_t *zero;              // [O, G]; NULL: 0
-    int64_t O, I, G;                 // I a multiple of G
-    float lo, hi;                    // range of codes
+    float *s0;                       // [O, G] scales at the start
+    float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)
+    const int8_t *zero;              // [O, G]; NULL: zero points are 0
+    int64_t O, I, G;                 // I is a multiple of G
+    float lo, hi;                    // smallest and largest code
     osh_tensor *w;                   // [O, I] in the dtype of the scales: the dequantized weight
 } osh_tune_codes;
 
@@ -34,12 +34,12 @@ typedef struct osh_tune_norm { // the weight [n] of a norm
     osh_tensor *w;
 } osh_tune_norm;
 
-/* Both take one step and write the new weight to w. step NULL: they only write w. */
+/* Both do one step and write the new weight to w. If `step` is NULL, they only write w. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
-/* Return the code of element `at` of v, and scale `at` as it is stored. */
+/* Return the code of element `at` of v, and scale `at` as it will be stored. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* sum += x, element by element; both F32 with the same number of elements. */
+/* sum += x, element by element. Both are F32 and have the same number of elements. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

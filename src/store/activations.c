@@ -1,4 +1,4 @@
-/* activations.c - keeps values between subgraphs: in blocks of memory, as tensors, or in files. */
+/* activations.c - stores values between subgraphs: in blocks of memory, as tensors, or in files. */
 #include "store/activations.h"
 
 #include <string.h>
@@ -18,20 +18,20 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-typedef struct slot { // storage of the samples of a value
+typedef struct slot { // storage of all samples of a value
     bool live;
-    void **blocks;   // own [samples]; in memory
-    osh_tensor **rows; // own [samples]; on a device, and for kept samples: the batch that begins
-                       // with that sample
-    osh_block **batches; // own [samples]; tier host with a device: the batch that begins with that
-                         // sample
+    void **blocks;   // own [samples]: blocks in memory
+    osh_tensor **rows; // own [samples]: on a device, and for kept samples: tensor of the batch that
+                       // begins with this sample
+    osh_block **batches; // own [samples]: for tier host, if there is a device: block of the
+                         // batch that begins with this sample
     osh_slot_file disk;  // own
 } slot;
 
 typedef struct way { // blocks of device memory for copies of a value during a pass
-    void *landing, *departure; // own; NULL: none
-    int64_t asked;             // first sample of the batch that is being copied to the landing
-                               // -1: none
+    void *landing, *departure; // own; NULL: no such copies
+    int64_t asked;             // first sample of the batch that is being copied to `landing` -1:
+                               // none
 } way;
 
 struct osh_acts {
@@ -39,18 +39,18 @@ struct osh_acts {
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches are in host memory
-    osh_blocks *blocks;    // own: tier host with a device
-    way *ways;             // own [values]: tier host with a device
-    int64_t n_kept;        // samples that are kept, from 0 on
-    osh_slots disk;        // own: tier disk
-    osh_loaders *loaders;  // own: tier disk with reading ahead; else NULL
-    int64_t ahead;         // batches to ask for ahead
+    osh_blocks *blocks;    // own: for tier host, if there is a device
+    way *ways;             // own [values]: for tier host, if there is a device
+    int64_t n_kept;        // number of kept samples, which are the first ones
+    osh_slots disk;        // own: for tier disk
+    osh_loaders *loaders;  // own: for tier disk with reading ahead; else NULL
+    int64_t ahead;         // number of batches that are requested in advance
     bool pageable;         // host memory for copies to a GPU is not page-locked
-    bool reading;          // the loaders run
-    osh_scratch *scratch;  // own: tier disk
-    const osh_scratch *in; // view: own scratch, or the first store's (osh_acts_new_beside)
-    int first_file;        // number of the file of value 0
-    uint64_t stage;        // stage of the values stored now
+    bool reading;          // the loaders are running
+    osh_scratch *scratch;  // own: for tier disk
+    const osh_scratch *in; // view: own scratch, or that of the first store (osh_acts_new_beside)
+    int first_file;        // number of the file that value 0 has
+    uint64_t stage;        // stage of the values that are stored now
     slot *slots;           // own [values]
 };
 
@@ -201,7 +201,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 
 /* ---- one sample ---- */
 
-/* Memory class of the blocks of values. */
+/* Returns the memory class of the blocks of values. */
 static osh_mem_class acts_class(const osh_acts *a)
 {
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
@@ -232,14 +232,14 @@ static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Copies on all threads: memory is slow compared with a product. */
+/* Copies on all threads, because memory is slow compared with a product. */
 static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* Stores the rows of a sample: they begin at byte `at` of t. */
+/* Stores the rows of a sample, which begin at byte `at` of t. */
 static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
                              const osh_tensor *t, size_t at)
 {
@@ -297,7 +297,7 @@ done:
     return rc;
 }
 
-/* Stores the batch that begins with sample `first` inside the device. */
+/* Stores the batch that begins with sample `first` in device memory. */
 static osh_status acts_store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                   const osh_tensor *t)
 {
@@ -361,7 +361,7 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch from host memory, or from its landing if osh_acts_ask has begun the copy. */
+/* Loads a batch from host memory, or from its landing block if osh_acts_ask has begun the copy. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -568,7 +568,7 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
     OSH_TRY(osh_file_sync(cx, f));
-    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // for the file's name
+    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // puts the name of the file on the disk
 done:
     return rc;
 }
@@ -593,7 +593,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // torn, short or another run's: as if there were no file
+    if (rc && rc != OSH_E_NOMEM) { // an incomplete file or one of another run counts as no file
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_slots_close(cx, &s->disk);

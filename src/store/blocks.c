@@ -1,6 +1,6 @@
-/* blocks.c - takes page-locked blocks of host memory and copies batches between them and a GPU.
+/* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU.
  *
- * Locking pages takes milliseconds, so a block serves one value after the other. Sizes are
+ * Locking pages takes milliseconds, so a block is used for one value after the other. Sizes are
  * rounded up to the next of 16 steps between two powers of two: batches end with a whole sample,
  * and batches of nearly equal sizes can share blocks.
  *
@@ -16,19 +16,19 @@ enum { PAGE = 4096, STEPS = 16 };
 struct osh_block {
     osh_block *next;   // own: next block of the waiting list
     void *room;        // own
-    char *data;        // view: page-aligned address in room
+    char *data;        // view: page-aligned address in `room`
     size_t n_bytes;    // whole pages
     bool locked;
 };
 
 struct osh_blocks {
     osh_device *device; // view
-    osh_block *waiting; // own: blocks that were given back, the last one first
-    /* total: gross bytes of all blocks. used: of the blocks that are taken. most_used: the most
-     * so far. */
+    osh_block *waiting; // own: list of blocks that were given back, the last one first
+    /* Gross bytes: total: of all blocks; used: of the blocks that are taken; most_used: highest
+     * `used` so far. */
     size_t total, used, most_used;
-    bool refused;       // memory cannot be page-locked
-    bool pageable;      // blocks are not to be page-locked
+    bool refused;       // the system has refused to page-lock memory
+    bool pageable;      // blocks must not be page-locked
 };
 
 static size_t block_rounded(size_t n_bytes)
@@ -38,7 +38,7 @@ static size_t block_rounded(size_t n_bytes)
     return (pages + step - 1) / step * step * PAGE;
 }
 
-static size_t block_gross(size_t n_bytes) // n_bytes: rounded
+static size_t block_gross(size_t n_bytes) // n_bytes is already rounded
 {
     return osh_mem_gross(n_bytes + PAGE) + osh_mem_gross(sizeof(osh_block));
 }
@@ -54,7 +54,7 @@ done:
     return rc;
 }
 
-/* block: NULL is fine. */
+/* Frees a block; `block` may be NULL. */
 static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
 {
     if (!block) return;
@@ -153,14 +153,14 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
-/* Stores t in lane OUT, beside the work of the GPU. */
+/* Stores t in lane OUT, concurrently with the work of the GPU. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
 {
     osh_status rc = OSH_OK;
     const osh_device_type *type = b->device->type;
     size_t n = osh_tensor_bytes(t);
-    /* The store before this one has read `through`. */
+    /* The work waits until the previous store has read `through`. */
     if (through) OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
     if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
     OSH_TRY(lane_order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
@@ -170,14 +170,14 @@ done:
     return rc;
 }
 
-/* Waits before a copy that does not run in a lane: the block is not page-locked, or t is in host
- * memory. */
+/* Waits before a copy that does not run in a lane, because the block is not page-locked or t is in
+ * host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
-    /* block_lock has logged why it is not page-locked. */
+    /* The reason was already logged by block_lock. */
     if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1);
-    return OSH_OK; // copies of a pageable block have waited
+    return OSH_OK; // the copy of a pageable block has already waited
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
@@ -196,7 +196,8 @@ done:
     return rc;
 }
 
-/* Begins to copy a block to `to` in GPU memory, after the work queued so far. */
+/* Begins to copy a block to `to` in GPU memory. The copy starts after the work that is queued so
+ * far. */
 static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to,
                               size_t n_bytes)
 {

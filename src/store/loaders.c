@@ -1,8 +1,8 @@
-/* loaders.c - reads batches ahead on threads: osh_loaders_ask queues a task, a thread reads its
- * samples, osh_loaders_take or osh_loaders_load takes it.
+/* loaders.c - reads batches in advance on threads: osh_loaders_ask queues a task, a thread reads
+ * its samples, osh_loaders_take or osh_loaders_load gives them to the caller.
  *
- * A block may be read into again once its rows have arrived in GPU memory. The GPU works batch
- * by batch, so nobody waits for that when the rows of the next batch are wanted. */
+ * A block may be used again after its rows have arrived in GPU memory. The GPU works batch by
+ * batch, so they have arrived when the rows of the next batch are needed. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -11,35 +11,35 @@
 #include "store/blocks.h"
 
 typedef struct task task;
-struct task { // samples [first, first + n) of a value
+struct task { // samples [first, first + n) of a value to read
     task *next;
     const osh_slot_file *file; // view
     int value;
     int64_t first, n;
-    osh_tensor *t;     // own: without a GPU
-    osh_block *block;  // own: a block of the loaders' blocks, with a GPU
-    char *to;          // view: data of t or of block
-    int64_t begun, over; // samples begun and done
-    bool failed;         // a sample cannot be read
+    osh_tensor *t;     // own: used without a GPU
+    osh_block *block;  // own: used with a GPU: a block of l->blocks
+    char *to;          // view: data of `t` or of `block`
+    int64_t begun, over; // number of samples that were begun, and that are done
+    bool failed;         // a sample could not be read
 };
 
 typedef struct loader {
     osh_loaders *l;   // view
     osh_ctx *cx;      // own
-    osh_slots slots;  // own: frame and transit only
+    osh_slots slots;  // own: only its members frame and transit
     pthread_t thread;
     bool running;
 } loader;
 
 struct osh_loaders {
     const osh_slots *slots; // view
-    osh_device *device;     // view; NULL: without a GPU
-    osh_blocks *blocks;     // own: with a GPU
+    osh_device *device;     // view; NULL: there is no GPU
+    osh_blocks *blocks;     // own: used with a GPU
     loader *of;             // own [n]
     int n;
-    task *asked;            // own: tasks in the order in which they were asked for
+    task *asked;            // own: tasks in the order of osh_loaders_ask
     task *leaving;          // own: tasks of the batch whose rows are being copied to the GPU
-    pthread_mutex_t lock;   // protects the asked list, the progress of its tasks, and stop
+    pthread_mutex_t lock;   // protects the list `asked`, the progress of its tasks, and `stop`
     pthread_cond_t work, done;
     bool stop;
 };
@@ -62,7 +62,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU, one more batch is being copied to it. */
+    /* With a GPU, the blocks of one more batch are being copied to it. */
     return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -115,7 +115,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- the threads ---- */
 
-/* True if no thread reads a sample of the task, now or later. */
+/* True if no thread reads a sample of the task now or will read one. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
@@ -227,8 +227,8 @@ done:
     return rc;
 }
 
-/* Waits for the task and returns it; the caller frees it. NULL if nobody asked for it or it
- * cannot be read. */
+/* Waits for the task and returns it; the caller frees it. Returns NULL if there was no
+ * osh_loaders_ask for it or it could not be read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);
@@ -236,7 +236,7 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    if (t) *at = t->next; // only the thread that asks changes the list
+    if (t) *at = t->next; // only the thread that calls osh_loaders_ask changes the list
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;
     task_free(cx, l, t);

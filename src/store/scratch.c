@@ -1,4 +1,4 @@
-/* scratch.c - makes, checks and removes the directory with the files of values. */
+/* scratch.c - makes, checks and removes the directory that contains the files of values. */
 #include "store/scratch.h"
 
 #include <dirent.h>
@@ -32,14 +32,14 @@ done:
     return rc;
 }
 
-/* True if name is that of a value's file: "00012.values". */
+/* True if `name` is the name of a value's file, such as "00012.values". */
 static bool is_values_file(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Fails unless dir is empty or holds the mark and nothing but files of oneshot. */
+/* Fails unless `dir` is empty, or contains the mark and otherwise only files of oneshot. */
 static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;
@@ -100,10 +100,10 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* The process that had the mark may have removed it meanwhile. */
+    /* The process that had the mark locked may have removed it. */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
-    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark is on the disk before any value
+    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark must be on the disk before any value
     *out = s, s = NULL; // give
 done:
     osh_free(cx, path);
@@ -111,7 +111,7 @@ done:
     return rc;
 }
 
-/* Removes the values, the mark and the directory. It allocates nothing: it also runs after a
+/* Removes the values, the mark and the directory. Allocates nothing, because it also runs after a
  * failed allocation. */
 static void scratch_remove_files(const char *dir)
 {
@@ -123,7 +123,7 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    if (d) fsync(dirfd(d)); // no value outlives the mark, not even after a loss of power
+    if (d) fsync(dirfd(d)); // so that even after a loss of power no value exists without the mark
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }

@@ -1,4 +1,5 @@
-/* slots.c - writes and reads slots: their offsets, their checksums, and reads by the GPU. */
+/* slots.c - computes the offsets of slots, writes and reads slots with checksums, and lets a GPU
+ * read them. */
 #include "store/slots.h"
 #include "ops/cuda/cuda.h"
 
@@ -9,12 +10,13 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // in front of the data of a slot
-    uint64_t n_bytes; // bytes of the kept data; less than the sample has: a zstd frame
+typedef struct head { // first bytes of a slot
+    uint64_t n_bytes; // bytes of the stored data; fewer than the sample has: a zstd frame
     uint64_t sum;
 } head;
 
-/* The checksum of a slot is seeded with a hash of this: the slot passes in no other position. */
+/* The checksum of a slot is seeded with a hash of this struct, so that a slot is valid only in its
+ * own position. */
 typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
@@ -44,7 +46,7 @@ static int64_t round_to_block(int64_t n)
 
 bool osh_slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* A block for each sample is more than rounding up the ends of the data takes. */
+/* One block per sample is enough for rounding up the ends of the data. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -79,7 +81,7 @@ static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    /* The buffer is host memory, in whatever class the values are. */
+    /* The buffer is host memory, whatever the memory class of the values is. */
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
@@ -103,7 +105,7 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
 
 /* ---- one sample ---- */
 
-/* Seed of the checksum of a sample that is kept in n_kept bytes. */
+/* Returns the seed of the checksum of a sample that is stored in n_kept bytes. */
 static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,
                           uint64_t n_kept)
 {
@@ -194,7 +196,7 @@ done:
     return rc;
 }
 
-typedef struct rows { // samples [first, end) of a value, which begin at byte `at` of t
+typedef struct rows { // samples [first, end) of a value; they begin at byte `at` of t
     osh_slot_file *f;
     int value;
     int64_t first, end;
@@ -202,7 +204,7 @@ typedef struct rows { // samples [first, end) of a value, which begin at byte `a
     size_t at;
 } rows;
 
-/* Reads the first sample of r through host memory. */
+/* Reads the first sample of r and copies it through host memory. */
 static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
@@ -215,8 +217,8 @@ done:
     return rc;
 }
 
-/* Checks the samples that the GPU read. If a checksum differs, the host reads the sample again,
- * and fails if the file itself is wrong. */
+/* Checks the samples that the GPU has read. If a checksum is wrong, the host reads the sample
+ * again, and fails if the file itself is wrong. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {
@@ -235,7 +237,7 @@ done:
     return rc;
 }
 
-/* Lets the GPU read samples [r->first, r->end): at most OSH_CUDA_SUMS. */
+/* Lets the GPU read samples [r->first, r->end), at most OSH_CUDA_SUMS of them. */
 static osh_status rows_get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* tier.h - the tiers where values rest between passes: GPU memory, host memory, disk. */
+/* tier.h - the tiers in which values are stored between passes: GPU memory, host memory, disk. */
 #ifndef OSH_TIER_H
 #define OSH_TIER_H
 

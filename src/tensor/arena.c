@@ -5,11 +5,11 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes; suits copies and tensor cores
+enum { GRAIN = 512 }; // bytes; a multiple that copies and tensor cores need
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: set by osh_arena_note
+    void *at; // view: address that osh_arena_note recorded
     bool taken;
 } block;
 
@@ -18,7 +18,7 @@ struct osh_arena {
     osh_ctx *cx;   // view: must outlive the arena
     block *blocks; // own: [room], of which n are used
     size_t n, room, used, peak;
-    size_t aim;     // offset of the aim; OSH_ANYWHERE: none
+    size_t aim;     // offset set by osh_arena_aim; OSH_ANYWHERE: none
     size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not known
     size_t missed;
 };
@@ -52,7 +52,8 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Returns the index of the first free block of `bytes` from that end; n: none. */
+/* Returns the index of the first free block of at least `bytes`, from the end that `life` chooses.
+ * Returns n if there is none. */
 static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
     for (size_t k = 0; k < a->n; k++) {
@@ -62,7 +63,7 @@ static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
     return a->n;
 }
 
-/* Makes room for one more entry at i. */
+/* Opens a slot for one more entry at index i. */
 static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
@@ -75,14 +76,15 @@ static bool arena_open_slot(osh_arena *a, size_t i)
     return true;
 }
 
-/* Takes bytes from the front or the back of the free block i. Returns false if there is no memory
- * for the entry. */
+/* Cuts a block of `bytes` from the front or the back of the free block i. Returns false if there is
+ * no memory for its entry. */
 static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
 {
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // two copies of the block
+        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // both are copies of the free
+                                                                 // block
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
         back->bytes = life == OSH_LIFE_LONG ? rest : bytes;
@@ -113,7 +115,8 @@ static size_t arena_block_at(const osh_arena *a, size_t offset)
     return lo;
 }
 
-/* Takes a block at the aim, if there is one and its place is free. */
+/* Takes a block at the offset that osh_arena_aim set. Returns false if there is none or it is not
+ * free. */
 static bool arena_take_aimed(osh_arena *a, size_t bytes, size_t *offset)
 {
     size_t aim = a->aim, i = arena_block_at(a, aim);

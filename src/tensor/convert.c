@@ -13,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-#define HAVE_AVX2_PATH 1 // compiled in, used if the machine has AVX2
+#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled; it runs if the machine has AVX2
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
@@ -34,8 +34,8 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* Computes u + 0x7fff + lsb; for NaN the upper half of u, made quiet. The result is the low half of
- * each lane. */
+/* Returns in the low half of each lane u + 0x7fff + lsb shifted right by 16, or for NaN the upper
+ * half of u made quiet. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -53,7 +53,7 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     for (; i + 16 <= n; i += 16) {
         __m256i a = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i)));
         __m256i b = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
-        // packus works on 128-bit halves; the permutation puts them back in order
+        // packus works on each 128-bit half; the permutation restores the order.
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         _mm256_storeu_si256((__m256i *)(to + i), p);
     }
@@ -86,8 +86,8 @@ AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* vcvtph2ps makes a signalling NaN quiet and the scalar code does not, so blocks with a NaN are
- * scalar. */
+/* vcvtph2ps makes a signalling NaN quiet; the scalar code does not. Therefore scalar code converts
+ * the blocks that have a NaN. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -243,7 +243,7 @@ void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n)
     }
 }
 
-/* p need not be aligned. */
+/* True if element i at p, which need not be aligned, is NaN or Inf. */
 static bool nonfinite_at(const void *p, osh_dtype dt, int64_t i)
 {
     size_t width = osh_dtype_bytes(dt);

@@ -14,14 +14,16 @@
 typedef enum { OSH_FOLD_COLUMNS, OSH_FOLD_ROWS } osh_fold_way;
 typedef struct osh_fold_rule { // the rule for one weight
     osh_fold_way way;
-    const float *s; // view: indexed by column, or by row
+    const float *s; // view: factors, by column or by row
     int64_t width;  // elements of a row; 1 for a norm's weight or a bias
-    /* OSH_FOLD_ROWS: added to the weight by the layer, so w becomes (w + offset) / s - offset. */
+    /* Used by OSH_FOLD_ROWS: number that the layer adds to the weight. w becomes (w + offset) / s -
+     * offset. */
     float offset;
 } osh_fold_rule;
 /* Folds the factors into elements [first, first + n) of the weight, which are at data. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* Sets most[c] to the larger of most[c] and |w|, for elements [first, first + n) in column c. */
+/* Sets most[c] to the maximum of most[c] and |w| of column c, for elements [first, first + n) of a
+ * weight w. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif

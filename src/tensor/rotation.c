@@ -7,11 +7,12 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // GROUPS: groups of lanes per chunk
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // GROUPS: groups of LANES rows or columns in a
+                                                 // chunk
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
-/* Returns e of q = p^e for a prime p, or 0 if q is no such power or e is too high. */
+/* Returns e if q = p^e for a prime p. Returns 0 if q is no such power or e is above MOST_DEGREE. */
 static int power_of_prime(int64_t q, int64_t *p)
 {
     int e = 0;
@@ -26,7 +27,8 @@ static int power_of_prime(int64_t q, int64_t *p)
 typedef struct field {
     int64_t p, q;
     int e;
-    /* X^e = -(tail): a polynomial without roots, so irreducible as e <= 3. */
+    /* Coefficients of the polynomial `tail` with X^e = -tail. X^e + tail has no root; as e <= 3, it
+     * is irreducible. */
     int64_t tail[MOST_DEGREE];
 } field;
 
@@ -85,7 +87,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     osh_status rc = OSH_OK;
     int64_t p, q;
     int e;
-    int8_t *chi = NULL; // own [q]: 1 for squares, -1 for others, 0 for 0
+    int8_t *chi = NULL; // own [q]: chi of each element: 1 for squares, -1 for other elements, 0 for
+                        // 0
     field f;
     q = paley_field(K, &p, &e);
     field_init(&f, p, e);
@@ -97,11 +100,11 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     for (int64_t i = 0; i <= q; i++)
         for (int64_t k = 0; k <= q; k++) {
             int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
-            if (!twice) { // I + S, S is skew
+            if (!twice) { // I + S, with S skew-symmetric
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], C is symmetric
+            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], with C symmetric
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
             at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
@@ -246,7 +249,7 @@ static void rotate_factor(double *y, const double *x, const osh_rotation *r, boo
     }
 }
 
-/* Rotates x [n, LANES]; K more lines after it are scratch. */
+/* Rotates x [n, LANES]. K more rows after x are scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;
@@ -262,20 +265,21 @@ static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 }
 
 typedef struct strip { // location of n x LANES elements
-    char *at;          // view
+    char *at;          // view: first element
     osh_dtype dt;
-    /* step: elements between neighbours of a vector; lane: elements between lanes. */
+    /* step: distance in elements between neighbours of a vector; lane: between lanes. */
     int64_t step, lane;
-    int64_t n, lanes; // n: length; lanes: at most LANES
+    int64_t n, lanes; // n: elements of a vector; lanes: vectors, at most LANES
 } strip;
 
-/* Loads or stores a strip through pieces of f32, along contiguous elements. */
+/* Loads or stores a strip in pieces that are converted to or from f32, along contiguous
+ * elements. */
 static void strip_move(double *x, const strip *s, bool store)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // vectors are contiguous, otherwise lanes are
+    bool rows = s->step == 1; // true: vectors are contiguous; false: lanes are
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {

@@ -24,25 +24,27 @@ typedef enum {
 } osh_rotation_kind;
 typedef struct osh_rotation {
     osh_rotation_kind kind;
-    int64_t n, factor; // rows and columns; K
+    int64_t n, factor; // n: rows and columns; factor: K
     int8_t *had;       // own [K, K]: F of 1 and -1; NULL: Hartley's matrix, or K is 1
     double *cas;       // own [K]: cos + sin of 2 pi i / K
-    double *sign;      // own [n]; NULL: all 1
+    double *sign;      // own [n]: sign of each row; NULL: all 1
 } osh_rotation;
 
-/* Makes a rotation of n rows. Returns OSH_E_USAGE or OSH_E_UNSUPPORTED if there is none. what: its
- * use, for messages. */
+/* Makes a rotation of n rows. Returns OSH_E_USAGE or OSH_E_UNSUPPORTED if no such matrix exists.
+ * `what` names its use in messages. */
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n,
                              uint64_t seed, const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
 /* Computes rows [first, first + rows) of M sqrt(n); the elements of a Hadamard matrix are 1 and
  * -1. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
-/* Gross bytes that each thread of the calls below allocates. */
+/* Returns the gross bytes that each thread of the calls below allocates. */
 size_t osh_rotation_room(const osh_rotation *r);
-/* Multiplies each vector x of n elements of a row: x M, or x M^T if transposed. m: [rows, width],
- * width a multiple of n. Products and sums are f64, rounded to the dtype of m at the end. */
+/* Multiplies each vector x of n neighbouring elements of a row by M, or by M^T if transposed. m:
+ * [rows, width]; width is a multiple of n. Products and sums are f64 and are rounded to the dtype
+ * of m at the end. */
 osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
-/* Multiplies each vector of n elements of a column in this way; rows is a multiple of n. */
+/* Multiplies each vector of n neighbouring elements of a column in the same way. The number of rows
+ * is a multiple of n. */
 osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 #endif

@@ -19,7 +19,7 @@ static inline float osh_round_to(float f, osh_dtype dt)
 
 static inline int64_t osh_rows(const osh_tensor *t) { return t->shape[0]; }
 static inline int64_t osh_width(const osh_tensor *t) { return t->ndim < 2 ? 1 : t->shape[1]; }
-static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of element i
+static inline void *osh_elem(const osh_tensor *t, int64_t i) // returns the address of element i
 {
     return (char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype);
 }

@@ -4,16 +4,17 @@
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // in the order in which the safetensors library sorts tensors in a file
+typedef enum { // in the order in which the safetensors library sorts the tensors of a file
     OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2,
     OSH_FP8_E8M0, OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
 const char *osh_dtype_name(osh_dtype dt);         // safetensors tag: "BF16", "F8_E4M3"
-/* Also "bfloat16", "torch.float16", ...; OSH_DTYPE_NONE: unknown. */
+/* Finds a dtype by its safetensors tag or torch name: "BF16", "bfloat16", "torch.float16", ...
+ * Returns OSH_DTYPE_NONE for another text. */
 osh_dtype osh_dtype_of_name(const char *tag);
 size_t osh_dtype_bytes(osh_dtype dt);
-bool osh_dtype_is_float(osh_dtype dt);            // F64 F32 BF16 F16 FP8
+bool osh_dtype_is_float(osh_dtype dt);            // true for F64, F32, BF16, F16 and FP8
 
 enum { OSH_MAX_DIMS = 8 };
 typedef struct osh_device osh_device;
@@ -22,32 +23,33 @@ typedef struct osh_tensor {
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     void *data;
-    bool own;           // data belongs to this tensor
-    osh_device *device; // view: the device that has data; NULL: host memory
+    bool own;           // true if the tensor owns `data`
+    osh_device *device; // view: the device whose memory has `data`; NULL: host memory
 } osh_tensor;
 
-/* Not zeroed. */
+/* Makes a tensor; its elements are not set. */
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-/* view: valid as long as data. */
+/* Makes a tensor that does not own `data`. It is valid as long as `data`. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
-static inline size_t osh_tensor_gross(size_t n_bytes) // gross host bytes of a tensor of n_bytes
+static inline size_t osh_tensor_gross(size_t n_bytes) // returns the gross host bytes of a tensor
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
                            const int64_t *shape);
-/* false: a negative dimension or an overflow. */
+/* Computes the number of elements. Returns false for a negative dimension or an overflow. */
 bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape);
 
 /* Convert n elements between F32 and F32, BF16, F16, FP8 or F64, vectorized. */
 void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
-/* Rounds to nearest, ties to even. */
+/* Rounds to the nearest value, ties to even. */
 void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n);
-float osh_tensor_at(const osh_tensor *t, int64_t i); // element i of a float tensor
-/* Returns the index of the first non-finite element, or -1 (also for a dtype that is no float). */
+float osh_tensor_at(const osh_tensor *t, int64_t i); // returns element i of a float tensor
+/* Returns the index of the first NaN or infinity, or -1 if there is none or `dt` is not a float
+ * dtype. */
 int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n);
 #endif

@@ -12,7 +12,7 @@
 
 #define EXACT_INT 9007199254740992.0 // 2^53
 
-enum { FEW_KEYS = 16 }; // up to this number comparing all pairs is faster than hashing
+enum { FEW_KEYS = 16 }; // for at most this many keys comparing all pairs is faster than hashing
 
 static osh_status json_fail_twice(osh_ctx *cx, const char *key, const char *what)
 {
@@ -70,7 +70,7 @@ static char *json_encode(osh_ctx *cx, const char *text, size_t *n)
 {
     size_t k = 0;
     bool in_string = false;
-    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL grows by one byte, NaN by two
+    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL becomes two bytes, NaN (3 bytes) five
 
     if (!out) return NULL;
     for (size_t i = 0; i < *n; i++) {
@@ -153,7 +153,7 @@ static osh_status json_fail_kind(osh_ctx *cx, const cJSON *v, const char *key, c
                     wanted);
 }
 
-/* Returns the member, or NULL if it is absent or null. */
+/* Returns the member `key` of o, or NULL if it is absent or null. */
 static const cJSON *json_value_of(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;

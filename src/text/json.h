@@ -1,5 +1,5 @@
-/* json.h - cJSON with limits, errors that name the file and the key, and an editor that changes one
- * member of a text.
+/* json.h - reads JSON with cJSON: it adds limits, errors that name the file and the key, and an
+ * editor that changes one member of a text.
  *
  * A NUL in a string (raw or \u0000) is an error unless OSH_JSON_NUL is given; then it becomes the
  * bytes C0 80 (as in Java's modified UTF-8), which no valid UTF-8 contains. Duplicate keys are an
@@ -15,8 +15,8 @@ enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // *out: own, freed with cJSON_Delete
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
-/* Getters. what: the name of the file in messages. The *_or functions return the default if the
- * member is absent or null; another type is an error. */
+/* Getters. `what` is the name of the file in messages. The *_or functions return the default if the
+ * member is absent or null; a member of another type is an error. */
 osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key,
                         const char *what);
 osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt,
@@ -28,20 +28,20 @@ osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
                            const char *dflt,
                            const char *what); // *out: view of o
-/* value: JSON text; NULL: removes the member. */
+/* A member to set. value: JSON text; NULL removes the member. */
 typedef struct osh_json_member { const char *key, *value; } osh_json_member;
-/* Returns the text of a JSON object with one top-level member set; every other byte stays, also
- * NaN. An absent member is added at the end. */
+/* Returns the text of a JSON object in which one top-level member is set. All other bytes stay as
+ * they are. An absent member is added at the end. */
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
                          const char *what);
-/* Prints like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
- * indent_level: the level of the members of o: 1 (0 means the same) for a whole text, 2 for the
- * value of a top-level member that osh_json_edit inserts. A whole number prints as an int, any
- * other as Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
+/* Prints a tree like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
+ * indent_level is the level of the members of o: 1 or 0 for a whole text, 2 for the value of a
+ * top-level member that osh_json_edit inserts. A whole number prints as an int, any other as
+ * Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
-/* Writes a JSON object that may be too large for memory: the members of root, and arrays whose
- * items are made one at a time. lists ends with a key NULL; its keys must not be in root. item may
- * leave *out NULL: then it is skipped. */
+/* Writes a JSON object that may be too large for memory: the members of `root`, and arrays whose
+ * items are made one at a time. `lists` ends with an entry whose key is NULL; its keys must not be
+ * in `root`. If `item` leaves *out NULL, the item is skipped. */
 typedef struct osh_json_list {
     const char *key;
     int64_t n;
@@ -49,23 +49,24 @@ typedef struct osh_json_list {
 } osh_json_list;
 osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists,
                           const void *user);
-/* Reads such a file in pieces. *rest (own) is the text's tree with null for the arrays of `lists`,
- * which ends with a key NULL. Their items are passed to item in file order; item NULL: they are
- * skipped. rest NULL: not returned. */
+/* Reads a JSON object of a file in pieces. `lists` names its long arrays and ends with an entry
+ * whose key is NULL. Each item of such an array is passed to the callback `item` in file order, or
+ * skipped if `item` is NULL. *rest (own) is the tree of all other members, with null for these
+ * arrays; rest may be NULL. */
 typedef struct osh_json_taken {
     const char *key;
     osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);
 } osh_json_taken;
 osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
                                const osh_json_taken *lists, void *user);
-/* Calls member for each member of a JSON object in text order, without building its tree. The
- * whole text is checked first. n: number of members, i: from 0. A key that occurs twice is
- * passed twice. */
+/* Calls `member` for each member of a JSON object in text order, without building its tree. The
+ * whole text is checked first. n: number of members; i: index of this one. A key that occurs twice
+ * is passed twice. */
 typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n,
                                          const char *key, const cJSON *o);
 osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,
                             osh_json_member_fn member, void *user);
-osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // Python's repr
-/* With quotes and escapes, like osh_json_print. */
+osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // appends v as Python's repr
+/* Appends the text with quotes and escapes, like osh_json_print. */
 osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text);
 #endif

@@ -10,19 +10,21 @@
 #include <string.h>
 
 typedef struct member {
-    size_t key, value, end; // offsets of the key's quote, the value's first byte, the byte after it
+    size_t key, value, end; // offsets of: the key's quote, the value's first byte, the end of the
+                            // value
 } member;
 
 typedef struct layout {
     size_t open, close; // offsets of the braces
-    member first, last; // key 0: no members
-    member found;       // the wanted member; key 0: absent
-    size_t before;      // end of the member before found, or 0: found is the first
+    member first, last; // key 0: the object has no members
+    member found;       // member with the wanted key; its key is 0 if it is absent
+    size_t before;      // end of the member before `found`; 0: `found` is the first
     const char *text;   // view [n]
     size_t n;
 } layout;
 
-/* Compares a key as cJSON reads it, so that escaped spellings are found too. */
+/* Sets *same to true if the key of the text is `key`. The key is compared after its escapes are
+ * decoded. */
 static osh_status key_is(osh_json_scan *s, bool *same, size_t start, size_t end, const char *key)
 {
     cJSON *v = cJSON_ParseWithLength(s->text + start, end - start); // own
@@ -42,7 +44,7 @@ static osh_status layout_read_member(osh_json_scan *s, layout *l, const char *ke
     OSH_TRY(osh_json_scan_string(s));
     OSH_TRY(key_is(s, &same, m.key, s->at, key));
     osh_json_scan_space(s);
-    s->at++; // ':', which the scan of the whole text has checked
+    s->at++; // skips ':'; the scan of the whole text has checked it
     osh_json_scan_space(s);
     m.value = s->at;
     OSH_TRY(osh_json_scan_value(s));
@@ -73,7 +75,7 @@ static osh_status layout_read(osh_ctx *cx, layout *l, const char *text, size_t n
     OSH_TRY(osh_json_scan_value(&s));
     l->close = s.at - 1;
     OSH_TRY(osh_json_scan_end(&s));
-    for (s.at = l->open + 1;; s.at++) { // after '{', then after each ','
+    for (s.at = l->open + 1;; s.at++) { // begins after '{', and again after each ','
         osh_json_scan_space(&s);
         if (s.at == l->close) break;
         OSH_TRY(layout_read_member(&s, l, key));
@@ -127,8 +129,8 @@ done:
     return rc;
 }
 
-/* Removes a member with the comma and the space before it; the first member with the comma and the
- * space after it. */
+/* Removes a member: the first one with the comma and the space after it, any other with the comma
+ * and the space before it. */
 static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
                       const char *what)
 {
@@ -143,7 +145,7 @@ static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const cha
             s.at++;
             osh_json_scan_space(&s);
             to = s.at;
-        } else { // the only member
+        } else { // it is the only member
             from = l->open + 1, to = l->close;
         }
     }

@@ -15,14 +15,14 @@ typedef struct reading {
     char *piece;   // own [PIECE]
     size_t n;      // bytes of the piece
     int64_t at;    // offset in the file after the piece
-    osh_buf *copy; // view: gets the scanned text from `from` on; NULL: not copied
+    osh_buf *copy; // view: receives the scanned text from offset `from` on; NULL: not copied
     size_t from;
     osh_buf item, rest, key; // own
     const osh_json_taken *lists;
     void *user;
 } reading;
 
-/* Appends the scanned text up to `to` to r->copy. */
+/* Appends the scanned text up to offset `to` to r->copy. */
 static osh_status reading_copied(osh_ctx *cx, reading *r, size_t to)
 {
     osh_status rc = OSH_OK;
@@ -98,8 +98,8 @@ done:
     return rc;
 }
 
-/* Reads a member of the outermost object. Its text is appended to the rest; an array that is taken
- * becomes null there. */
+/* Reads a member of the outermost object and appends its text to `rest`. For an array of `lists` it
+ * appends null. */
 static osh_status rest_read_member(osh_json_scan *s, reading *r)
 {
     osh_status rc = OSH_OK;
@@ -161,7 +161,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
     if (osh_json_scan_peek(&s) == '{') OSH_TRY(rest_read_object(&s, &r));
     else OSH_TRY(reading_copy_value(&s, &r, &r.rest));
     OSH_TRY(osh_json_scan_end(&s));
-    /* Also finds an array that occurs twice. */
+    /* The parser also refuses an array that occurs twice. */
     OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0));
     if (rest) *rest = tree, tree = NULL; // give
 done:

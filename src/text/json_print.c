@@ -64,8 +64,8 @@ static osh_status json_print_number(osh_ctx *cx, osh_buf *b, double v)
     return osh_json_put_float(cx, b, v);
 }
 
-/* Reads one code point of s: U+FFFD for a byte that starts none; C0 80 is the NUL of
- * OSH_JSON_NUL. */
+/* Decodes one code point of s. A byte that begins no character becomes U+FFFD. C0 80 is a NUL
+ * (OSH_JSON_NUL). */
 static uint32_t utf8_decode(const unsigned char **s)
 {
     const unsigned char *p = *s;
@@ -177,8 +177,8 @@ enum { PIECE = 1 << 16 };
 
 typedef struct printing {
     osh_file *f; // view
-    int64_t at;  // bytes of the file so far
-    osh_buf b;   // own: text after these bytes
+    int64_t at;  // number of bytes written to the file
+    osh_buf b;   // own: text that follows these bytes
 } printing;
 
 static osh_status printing_flush(osh_ctx *cx, printing *w, size_t least)

@@ -21,7 +21,7 @@ osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *pro
 
 static size_t scan_place(const osh_json_scan *s) { return s->base + s->at; }
 
-/* Makes n bytes available, unless the text ends before. */
+/* Makes n bytes available at s->at, or fewer if the text ends. */
 static void scan_look_ahead(osh_json_scan *s, size_t n)
 {
     while (s->more && !s->ended && s->n - s->at < n) {
@@ -79,7 +79,7 @@ static osh_status scan_nul(osh_json_scan *s, size_t at)
     return s->allow_nul ? OSH_OK : osh_json_scan_fail(s, at, "a NUL character in a string");
 }
 
-/* Scans after "\u": one code unit, or a surrogate pair. */
+/* Reads the digits after "\u": one code unit, or a surrogate pair. */
 static osh_status scan_unicode(osh_json_scan *s, uint32_t *cp)
 {
     size_t start = scan_place(s) - 2;
@@ -117,7 +117,7 @@ static osh_status scan_take(osh_json_scan *s, const char *text, size_t n)
     return s->failed = s->take(s->cx, s->take_user, text, n);
 }
 
-/* Scans an escape after its backslash. */
+/* Reads an escape. s->at is after its backslash. */
 static osh_status scan_escape(osh_json_scan *s)
 {
     static const char escapes[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
@@ -149,7 +149,7 @@ osh_status osh_json_scan_string(osh_json_scan *s)
             at++;
         s->at = at;
         OSH_TRY(scan_take(s, s->text + from, at - from));
-        scan_look_ahead(s, 12); // bytes of the longest escape
+        scan_look_ahead(s, 12); // the longest escape has 12 bytes
         if (s->at >= s->n)
             return osh_json_scan_fail(s, start, "a string without its closing quote");
         int c = (unsigned char)s->text[s->at];

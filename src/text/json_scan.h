@@ -4,11 +4,11 @@
 #define OSH_JSON_SCAN_H
 #include "base/buf.h"
 
-/* 63: the characters of a number that cJSON reads. */
+/* OSH_JSON_MAX_NUMBER: longest number that cJSON reads, in characters. */
 enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 };
 
 /* Reads more of a text that is scanned in pieces: drops the first `used` bytes of the piece and
- * returns the rest, which is longer than before, or sets *end. */
+ * returns the rest together with new bytes. At the end of the text it sets *end instead. */
 typedef osh_status (*osh_json_more_fn)(osh_ctx *cx, void *user, size_t used, const char **text,
                                        size_t *n, bool *end);
 typedef osh_status (*osh_json_take_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
@@ -19,14 +19,14 @@ typedef struct osh_json_scan {
     const char *text; // view
     size_t n, at;
     osh_json_more_fn more; // NULL: the whole text is in memory
-    osh_json_take_fn take; // gets the content of strings in pieces; NULL: not wanted
+    osh_json_take_fn take; // receives the content of strings in pieces; NULL: no callback
     void *more_user, *take_user;
-    size_t base;       // bytes before text
-    bool ended;        // more has reached the end
+    size_t base;       // number of bytes of the text before the piece
+    bool ended;        // `more` has reached the end of the text
     size_t n_commas;   // commas between the members of the outermost values
-    osh_status failed; // failure of more or take
-    bool allow_nul;    // NUL inside strings, raw or \u0000
-    bool allow_nan;    // NaN, Infinity, -Infinity
+    osh_status failed; // status that `more` or `take` failed with
+    bool allow_nul;    // allows NUL inside strings, raw or \u0000
+    bool allow_nan;    // allows NaN, Infinity and -Infinity
     bool has_nul;      // a NUL was found
     bool has_nan;
 } osh_json_scan;
@@ -34,16 +34,16 @@ typedef struct osh_json_scan {
 /* Fails with the line and the column of `at`, in bytes from the start of the whole text. A text in
  * pieces counts as one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
-int osh_json_scan_peek(osh_json_scan *s);         // the next byte, or -1
+int osh_json_scan_peek(osh_json_scan *s);         // returns the next byte, or -1 at the end
 osh_status osh_json_scan_begin(osh_json_scan *s); // refuses a byte order mark, as Python does
 void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // s is at the opening quote
-/* s is at the first character. */
+/* Scans a number; s is at its first character. */
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]);
 osh_status osh_json_scan_key(osh_json_scan *s); // scans a key and its colon
-/* Scan a string or a key and append its content to `to` only. */
+/* Scan a string or a key, and append its content to `to`. The callback `take` is not called. */
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
-osh_status osh_json_scan_value(osh_json_scan *s); // white space and one whole value
+osh_status osh_json_scan_value(osh_json_scan *s); // scans white space and one whole value
 osh_status osh_json_scan_end(osh_json_scan *s);   // fails unless only white space follows
 #endif

@@ -89,7 +89,7 @@ static osh_status walk_fail_kind(osh_json_walk *w, const char *name, const char 
                     walk_kind(osh_json_walk_peek(w)), wanted);
 }
 
-/* Reads the opening bracket. *empty: the closing one followed and was read too. */
+/* Reads the opening bracket. If the closing bracket follows, reads it too and sets *empty. */
 static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bool *empty)
 {
     *empty = false;
@@ -103,7 +103,8 @@ static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bo
     return OSH_OK;
 }
 
-/* Reads the comma before another value, or the closing bracket; then *over is true. */
+/* Reads the comma before another value, or the closing bracket. Sets *over to true after the
+ * bracket. */
 static osh_status walk_list_next(osh_json_walk *w, char closer, bool *over)
 {
     int c = osh_json_walk_peek(w);

@@ -11,15 +11,15 @@
 
 typedef struct target {
     char *text;       // own
-    osh_regex *regex; // own; NULL: a name or a class
-    bool late;        // sorts after the plain names: its text contains "re:"
+    osh_regex *regex; // own; NULL: the target is a name or a class
+    bool late;        // true if its text contains "re:": it sorts after all others
     size_t index;     // index in the caller's list
     int64_t hits;
 } target;
 
 struct osh_matcher {
     target *sorted; // own [n]
-    size_t *where;  // own [n]: index in sorted, by the caller's index
+    size_t *where;  // own [n]: index in `sorted` of the target with this index in the caller's list
     size_t n;
 };
 

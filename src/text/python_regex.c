@@ -1,4 +1,5 @@
-/* python_regex.c - see python_regex.h. What osh_regex_new refuses is not looked for here. */
+/* python_regex.c - checks that Python's re accepts a pattern and reads it as PCRE2 does. It does
+ * not look for errors that osh_regex_new finds. */
 #include "text/python_regex.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +12,13 @@ typedef struct reader {
     osh_ctx *cx;
     const char *s; // view: the pattern
     size_t at;
-    bool body; // something other than options and comments stands before `at`
-    int open[DEPTH_MOST]; // number of each open group; 0: it does not capture
-    int n_open, n_groups; // open groups; groups that capture, so far
-    int behind;           // n_open before the outermost lookbehind; -1: not in one
-    int before_behind;    // n_groups before it
+    bool body; // a part of the pattern other than options and comments is before `at`
+    int open[DEPTH_MOST]; // number of each open group; 0: the group does not capture
+    int n_open, n_groups; // n_open: open groups; n_groups: groups that capture, up to `at`
+    int behind;           // n_open at the start of the outermost lookbehind; -1: `at` is in none
+    int before_behind;    // n_groups at the start of that lookbehind
     struct group_name {
-        const char *s; // view: in the pattern
+        const char *s; // view: position in the pattern
         size_t n;
         int number;
     } names[NAMES_MOST];
@@ -34,7 +35,7 @@ static osh_status python_refuse(const reader *r, const char *why)
 
 static bool is_one_of(const char *set, char c) { return c && strchr(set, c); }
 
-/* Fails if the group `number` does not exist before `at`, is not closed, or began in the same
+/* Fails if the group `number` does not begin before `at`, is not closed, or began in the same
  * lookbehind. */
 static osh_status check_reference(reader *r, int number)
 {
@@ -56,7 +57,7 @@ static osh_status check_name(reader *r, const char *name)
     return python_refuse(r, "a reference to a name that no group before it has");
 }
 
-/* Opens a group. name: of (?P<name>...), or NULL. */
+/* Opens a group. `name` is the name of (?P<name>...), or NULL. */
 static osh_status group_push(reader *r, bool captures, const char *name)
 {
     if (r->n_open == DEPTH_MOST) return python_refuse(r, "more than 100 groups in one another");
@@ -69,14 +70,14 @@ static osh_status group_push(reader *r, bool captures, const char *name)
 
 static void group_pop(reader *r)
 {
-    if (r->n_open) r->n_open--; // else osh_regex_new refuses the pattern
+    if (r->n_open) r->n_open--; // no open group: osh_regex_new refuses the pattern
     if (r->n_open <= r->behind) r->behind = -1;
 }
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* An escape that both read alike: a letter of `known`, two hexadecimal digits after x, or no
- * letter. */
+/* Reads an escape that Python and PCRE2 read alike: a letter of `known`, x and two hexadecimal
+ * digits, or a character that is not a letter. Fails on any other. */
 static osh_status read_escape(reader *r, const char *known)
 {
     const char *c = r->s + r->at + 1;
@@ -108,8 +109,8 @@ done:
     return rc;
 }
 
-/* Python wants all alternatives of a lookbehind in one length. Its text begins at `s`. Alternatives
- * of plain characters are counted, others refused. */
+/* Checks that all alternatives of a lookbehind have the same length, as Python requires. Its text
+ * begins at `s`. Alternatives with anything but plain characters are refused. */
 static osh_status check_lookbehind(const reader *r, const char *s)
 {
     size_t n = 0, want = 0;
@@ -131,7 +132,7 @@ static osh_status check_lookbehind(const reader *r, const char *s)
         r, "a lookbehind with alternatives of other than plain characters in one length");
 }
 
-/* "(?i)" or "(?i:"; `at` is on its parenthesis. */
+/* Reads "(?i)" or "(?i:"; `at` is on the parenthesis. */
 static osh_status read_options(reader *r)
 {
     const char *s = r->s + r->at + 2;
@@ -157,7 +158,7 @@ static osh_status python_read_group(reader *r)
         r->body = true, r->at++;
         return group_push(r, true, NULL);
     }
-    if (s[2] == '#') { // a comment
+    if (s[2] == '#') { // a comment follows
         const char *end = strchr(s, ')');
         r->at += end ? (size_t)(end + 1 - s) : strlen(s);
         return OSH_OK;
@@ -180,7 +181,8 @@ static osh_status python_read_group(reader *r)
         if (r->behind < 0) r->behind = r->n_open, r->before_behind = r->n_groups;
     }
     if (s[2] == '(' && r->behind >= 0) {
-        osh_status rc = check_reference(r, atoi(s + 3)); // elsewhere the group may come later
+        osh_status rc = check_reference(r, atoi(s + 3)); // the group must come before a condition,
+                                                         // not before other references
         if (rc) return rc;
     }
     r->at += s[2] == '(' ? 3 + strcspn(s + 3, ")") : s[2] == 'P' ? 2 + strcspn(s + 2, ">") : 3;

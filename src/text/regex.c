@@ -13,13 +13,13 @@
 
 struct osh_regex {
     osh_ctx *cx;                    // view: context of osh_regex_new, which allocates all memory
-    bool starved;                   // an allocation failed
+    bool starved;                   // true if an allocation of PCRE2 has failed
     pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
-    bool open;                      // also compiled for texts that continue
+    bool open;                      // compiled for texts that continue, too
     char *pattern;                  // own: for messages
 };
 
@@ -112,7 +112,8 @@ typedef struct search {
     const char *s; // view
     size_t n, from;
     uint32_t options;
-    bool found, partial; // out
+    bool found, partial; // results: the whole pattern matches; a part matches at the end of the
+                         // text
 } search;
 
 /* Runs one match. The JIT has a small stack of its own; if it is too small, the interpreter
@@ -151,7 +152,7 @@ static osh_status search_hit(osh_ctx *cx, const osh_regex *r, const search *q, o
     *at = (osh_hit){SIZE_MAX, SIZE_MAX};
     if (!q->found) return OSH_OK;
     size_t end = match[1];
-    /* \K in a lookahead can move the start after the end. */
+    /* In a lookahead \K can move the start of the match after its end. */
     size_t start = match[0] < end ? match[0] : end;
     if (start < q->from || end > q->n || !is_between_characters(q, start) ||
         !is_between_characters(q, end))
@@ -196,7 +197,7 @@ osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t 
     osh_status rc = OSH_OK;
     search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
 
-    /* Otherwise the interpreter runs. */
+    /* If the JIT fails, the interpreter runs. */
     if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD);
     r->open = true;
     OSH_TRY(search_find(cx, r, &q, at));

@@ -1,4 +1,4 @@
-/* regex.h - regular expressions: PCRE2 with UTF and Unicode properties.
+/* regex.h - finds matches of regular expressions with PCRE2, with UTF and Unicode properties.
  *
  * An osh_regex contains the working memory of a match, so only one thread may use it at a time. */
 #ifndef OSH_REGEX_H
@@ -7,20 +7,22 @@
 
 typedef struct osh_regex osh_regex;
 typedef struct osh_hit {
-    size_t start, end; // start SIZE_MAX: no match
+    size_t start, end; // start is SIZE_MAX if there is no match
 } osh_hit;
 osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n);
 void osh_regex_free(osh_ctx *cx, osh_regex *r);
-/* Finds the first match at or after from. Fails on a match limit, on bad UTF-8, and on a match that
- * splits a character or begins before from. */
+/* Finds the first match at or after `from`. Fails on a match limit, on bad UTF-8, and on a match
+ * that splits a character or begins before `from`. */
 osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                           osh_hit *at);
-/* Finds a match in s, which must be valid UTF-8, with from between characters. Nothing is checked,
- * so a scan through a long text does not validate the rest of it for every match. */
+/* Finds a match like osh_regex_find. s must be valid UTF-8, and `from` between two characters.
+ * Neither is checked: a scan through a long text then does not validate the rest of it for every
+ * match. */
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                 osh_hit *at);
-/* Finds a match in a text that may continue after s, which can change a match at its end. at->start
- * SIZE_MAX: no match is certain yet, and none begins before at->end. */
+/* Finds a match in a text that may continue after s; a continuation can change a match that
+ * reaches the end of s. If at->start is SIZE_MAX, no match is certain yet, and none begins
+ * before at->end. */
 osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                osh_hit *at);
 /* True if matches are not empty and do not depend on the text before the start of the search. */

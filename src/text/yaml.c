@@ -12,14 +12,15 @@
 #include <yaml.h>
 
 enum { MAX_DEPTH = 100, FEW_KEYS = 16 };
-#define MAX_BYTES ((size_t)4 << 20) // libyaml's time is not linear in all inputs
+#define MAX_BYTES ((size_t)4 << 20) // the limit exists because libyaml's time can grow faster than
+                                    // the text
 #define CORE "tag:yaml.org,2002:"
 
 typedef struct reader {
     osh_ctx *cx;
     const char *what;
     yaml_parser_t parser;
-    yaml_event_t event; // own while has_event
+    yaml_event_t event; // own while has_event is true
     bool has_event;
 } reader;
 
@@ -64,7 +65,7 @@ static void yaml_drop_tag(osh_ctx *cx, osh_yaml *y)
     y->tag = NULL;
 }
 
-/* Resolves a scalar by its tag, if the tag names a kind. */
+/* Resolves a scalar by its tag, if the tag names a known type. */
 static osh_status yaml_obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
 {
     static const struct {
@@ -80,7 +81,10 @@ static osh_status yaml_obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!tag_is_core(y, rows[i].name)) continue;
         if (!osh_yaml_resolve(y)) return yaml_fail_at(r, mark, "not a 64-bit integer: ", y->text);
-        if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT; // f is set
+        if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT; // the
+                                                                                        // resolver
+                                                                                        // has set
+                                                                                        // f, too
         if (y->kind != rows[i].kind)
             return yaml_fail_at(r, mark, "the tag does not fit the value: ", y->text);
         yaml_drop_tag(r->cx, y);
@@ -115,7 +119,7 @@ static osh_status yaml_grow(osh_ctx *cx, osh_yaml ***list, size_t n)
 {
     osh_yaml **more;
 
-    if (n & (n - 1)) return OSH_OK; // full only at 0 and at powers of two
+    if (n & (n - 1)) return OSH_OK; // the arrays are full only if n is 0 or a power of two
     more = osh_realloc(cx, *list, (n ? 2 * n : 1) * sizeof *more);
     if (!more) return OSH_E_NOMEM;
     *list = more;
@@ -182,7 +186,7 @@ static osh_status yaml_read_items(reader *r, osh_yaml *y, yaml_event_type_t end,
             OSH_TRY(yaml_grow(r->cx, &y->keys, y->n));
             y->keys[y->n] = NULL;
         }
-        y->n++; // osh_yaml_free sees the row from here on
+        y->n++; // osh_yaml_free frees the new row from now on
         if (y->kind == OSH_Y_MAP) {
             OSH_TRY(yaml_read_key(r, &y->keys[y->n - 1]));
             OSH_TRY(reader_next(r));
@@ -212,8 +216,8 @@ static osh_status yaml_refuse_anchor(const reader *r)
     return OSH_OK;
 }
 
-/* Reads the node that the current event starts. Afterwards the current event is the one that ends
- * it. */
+/* Reads the node that the current event starts. At the end the current event is the last event of
+ * the node. */
 static osh_status yaml_read_node(reader *r, osh_yaml **out, int depth)
 {
     osh_status rc = OSH_OK;
@@ -246,7 +250,7 @@ static osh_status yaml_read_document(reader *r, osh_yaml **out)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(reader_next(r)); // stream start
+    OSH_TRY(reader_next(r)); // the event that starts the stream
     OSH_TRY(reader_next(r));
     if (r->event.type == YAML_STREAM_END_EVENT) {
         osh_yaml *empty = NULL;
@@ -256,9 +260,9 @@ static osh_status yaml_read_document(reader *r, osh_yaml **out)
         empty->text = osh_strdup(r->cx, "");
         return empty->text ? OSH_OK : OSH_E_NOMEM;
     }
-    OSH_TRY(reader_next(r)); // document start
+    OSH_TRY(reader_next(r)); // the event that starts the document
     OSH_TRY(yaml_read_node(r, out, 0));
-    OSH_TRY(reader_next(r)); // document end
+    OSH_TRY(reader_next(r)); // the event that ends the document
     OSH_TRY(reader_next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
         rc = yaml_fail_at(r, r->event.start_mark, "a second document starts here, wanted one", "");
@@ -309,7 +313,8 @@ const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key)
     return NULL;
 }
 
-/* Appends text in double quotes. Single quotes fold line ends and allow no control characters. */
+/* Appends text in double quotes. Single quotes are not possible for all texts: they fold line ends
+ * and allow no control characters. */
 static osh_status yaml_quote_escaped(osh_ctx *cx, osh_buf *b, const char *text, char *scratch,
                                 size_t room)
 {

@@ -1,8 +1,8 @@
-/* yaml.h - reads YAML with libyaml into a tree whose nodes know line and column. Aliases and
+/* yaml.h - reads YAML with libyaml into a tree whose nodes have their line and column. Aliases and
  * duplicate keys are errors.
  *
  * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are applied
- * and not kept. A scalar with any other tag is a string. An empty file is a null. */
+ * and not kept. A scalar with any other tag is a string. An empty file gives a null. */
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
@@ -18,9 +18,10 @@ typedef enum {
     OSH_Y_MAP
 } osh_yaml_kind;
 typedef struct osh_yaml {
-    /* Plain scalars as in PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a string. */
+    /* Plain scalars have the types of PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a
+     * string. */
     osh_yaml_kind kind;
-    char *text; // own: scalars as written
+    char *text; // own: text of a scalar as it is written
     /* own: explicit tag, such as "tag:yaml.org,2002:python/object/apply:..."; or NULL. */
     char *tag;
     bool b; int64_t i; double f;
@@ -37,5 +38,5 @@ void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
 /* Appends text as a scalar that is read back as this string: plain like a name, or quoted. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
-const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: absent
+const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: the key is absent
 #endif

@@ -16,7 +16,8 @@ static bool word_is_one_of(const char *s, const char *const *words)
     return false;
 }
 
-/* Skips a text that matches [first][rest]*. NULL: the first character does not match. */
+/* Returns the end of the text at s that matches [first][rest]*, or NULL if the first character does
+ * not match. */
 static const char *skip_run(const char *s, const char *first, const char *rest)
 {
     if (!*s || !strchr(first, *s)) return NULL;
@@ -26,7 +27,7 @@ static const char *skip_run(const char *s, const char *first, const char *rest)
 
 static const char *skip_sign(const char *s) { return *s == '-' || *s == '+' ? s + 1 : s; }
 
-/* Skips (:[0-5]?[0-9])+. NULL: no match. */
+/* Returns the end of the text at s that matches (:[0-5]?[0-9])+, or NULL. */
 static const char *skip_sixties(const char *s)
 {
     const char *start = s;
@@ -42,7 +43,7 @@ static const char *skip_sixties(const char *s)
 
 #define DIGITS "0123456789"
 
-/* True if ([eE][-+][0-9]+)? matches up to the end of the text. */
+/* True if the rest of the text matches ([eE][-+][0-9]+)?. */
 static bool exponent_ends(const char *s)
 {
     if (!*s) return true;
@@ -69,7 +70,7 @@ static bool is_float(const char *text)
     return p && *p == '.' && !p[1 + strspn(p + 1, DIGITS "_")];
 }
 
-/* Copies a text without its underscores; a scalar here is ASCII. */
+/* Copies a text without its underscores. The scalars here are ASCII. */
 static void drop_underscores(char *to, const char *s)
 {
     for (; *s; s++)
@@ -94,7 +95,8 @@ static double float_value(const char *text)
     return sign * v;
 }
 
-/* Returns the base of an integer's spelling, 60 for 1:30, or 0: not an integer. */
+/* Returns the base in which an integer is written, 60 for 1:30. Returns 0 if the text is not an
+ * integer. */
 static int int_base(const char *text)
 {
     const char *s = skip_sign(text), *p;
@@ -125,7 +127,8 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    for (; *s; s++) { // computes -v, because int64_t has one more negative number
+    for (; *s; s++) { // the negative value is computed, because int64_t has one more negative
+                      // number
         if (*s == '_') continue;
         if (*s == ':') {
             if (__builtin_mul_overflow(v, 60, &v) || __builtin_add_overflow(v, part, &v))

@@ -18,8 +18,9 @@ typedef struct token {
 typedef struct trie {
     osh_tok_pairs edges; // (node << 8 | byte) -> node; TERMINAL | node -> token
     uint32_t n_nodes;
-    bool starts[256]; // [b]: some token starts with byte b
-    bool empty, single_word, lstrip, rstrip; // empty: no token; else: of some token
+    bool starts[256]; // [b]: true if a token starts with byte b
+    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; others: a token of the
+                                             // set has this option
     size_t longest;   // bytes
 } trie;
 
@@ -71,13 +72,15 @@ static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const 
         node = ++t->n_nodes;
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, key, (uint32_t)node, 0));
     }
-    if (!osh_tok_pairs_get(&t->edges, TERMINAL | node)) // the first of two equal contents wins
+    if (!osh_tok_pairs_get(&t->edges, TERMINAL | node)) // the first of two tokens with equal
+                                                        // contents wins
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, TERMINAL | node, which, 0));
 done:
     return rc;
 }
 
-/* Returns the leftmost-longest match at or after `from`, or NULL; *at gets its position. */
+/* Returns the leftmost-longest match at or after `from`, and sets *at to its position. Returns NULL
+ * if there is none. */
 static const token *added_find(const osh_tok_added *a, const trie *t, const char *s, size_t n,
                                size_t from, osh_hit *at)
 {
@@ -158,11 +161,11 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
 
     while ((k = added_find(a, t, s, p.len, from, &at))) {
         size_t start = at.start, end = at.end;
-        from = end; // the search continues here even if white space was removed
+        from = end; // the search continues here even if rstrip has removed white space
         if (k->single_word && is_beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);
         if (k->lstrip && start < done_to)
-            start = done_to; // without lstrip the match may repeat removed white space
+            start = done_to; // without lstrip a match may begin in white space that was removed
         if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, piece_part(p, done_to, start)));
         if (start < end)
             OSH_TRY(osh_tok_piece_add(cx, out, (osh_tok_piece){.at = p.at + (uint32_t)start,
@@ -271,8 +274,8 @@ done:
     return rc;
 }
 
-/* Gives each token its id: the vocabulary's, or the next free one. The "id" of the file is ignored,
- * as in tokenizers. */
+/* Gives each token its id: the id in the vocabulary, or the next free id. The "id" of the file is
+ * ignored, as in tokenizers. */
 static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_model *m)
 {
     osh_status rc = OSH_OK;
@@ -359,7 +362,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
         a->sets[i].empty = true;
         OSH_TRY(osh_tok_pairs_init(cx, &a->sets[i].edges, 64));
     }
-    for (int special = 1; special >= 0; special--) // special tokens come first
+    for (int special = 1; special >= 0; special--) // special tokens are first
         for (size_t i = 0; i < a->n; i++) {
             token *k = &a->tokens[i];
             if (k->special != special) continue;

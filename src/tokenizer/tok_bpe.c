@@ -12,12 +12,12 @@
 #define NO_RANK UINT32_MAX
 #define BMP 0x10000
 #define CHECK_EVERY ((size_t)1 << 18) // symbols or merges between checks for an interrupt
-enum { MOST_AFFIX = 100 }; // limit for a prefix or a suffix, bytes
+enum { MOST_AFFIX = 100 }; // limit for a prefix or a suffix in bytes
 #define JOINED_BITS ((size_t)1 << 20)
 
 typedef struct symbol {
     int32_t id;
-    int32_t prev, next; // indices, -1: none
+    int32_t prev, next; // indices; -1: none
     bool dead;
 } symbol;
 
@@ -28,7 +28,7 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own; token -> id
     osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
-    int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; NULL: look it up
+    int32_t *char_ids;   // own; [BMP] id of each character as a token; -1: none; NULL: not cached
     uint8_t *joined;     // own; [JOINED_BITS / 8] bits of the pairs that merges join
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
@@ -36,7 +36,7 @@ typedef struct bpe {
     size_t n_unk, n_prefix, n_suffix;
     bool byte_fallback, all_bytes, fuse_unk, ignore_merges;
     symbol *symbols; // own; scratch
-    uint32_t *ranks; // own; scratch of the scan: [HEAP_FROM]
+    uint32_t *ranks; // own; scratch of merge_scan: [HEAP_FROM]
     candidate *heap; // own; scratch
     size_t cap_symbols, n_heap, cap_heap;
 } bpe;
@@ -84,7 +84,7 @@ static size_t joined_bit(uint32_t x, uint32_t y)
     return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
 }
 
-/* True if no merge joins a token that ends with x and one that begins with y: then no token can
+/* True if no merge joins a token that ends with x to a token that begins with y: then no token can
  * cross a cut between them. */
 static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
@@ -95,8 +95,8 @@ static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
     return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
 }
 
-/* Sets the bit of the two characters that a merge joins: the last of `left` and the first of
- * `right`. */
+/* Sets the bit of the two characters that a merge joins: the last character of `left` and the first
+ * of `right`. */
 static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
 {
     uint32_t x = 0, y = 0;
@@ -122,8 +122,8 @@ static osh_status symbols_reserve(osh_ctx *cx, bpe *m, size_t n)
     return OSH_OK;
 }
 
-/* Merges n < HEAP_FROM symbols; they stay packed, and ranks[i] is the rank of (i, i + 1). Returns
- * the number of symbols left. */
+/* Merges n < HEAP_FROM symbols. They stay without gaps, and ranks[i] is the rank of the pair (i, i
+ * + 1). Returns the number of symbols left. */
 static size_t merge_scan(bpe *m, size_t n)
 {
     symbol *s = m->symbols;
@@ -199,7 +199,7 @@ static osh_status heap_push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t righ
     return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
 }
 
-/* Merges *n symbols with a heap of candidates; *n becomes the number of symbols left. */
+/* Merges *n symbols with a heap of candidates. Sets *n to the number of symbols left. */
 static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -225,7 +225,8 @@ static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
         if (a->dead || a->next < 0) continue;
         symbol *b = &s[a->next];
         const struct osh_tok_pair *now = bpe_pair(m, a->id, b->id);
-        if (!now || now->b != c.id) continue; // one of the two symbols has changed since the push
+        if (!now || now->b != c.id) continue; // one of the two symbols has changed since it was
+                                              // pushed
         a->id = (int32_t)c.id;
         b->dead = true;
         a->next = b->next;
@@ -246,7 +247,7 @@ typedef struct character { // one character of a word
     const char *s;       // bytes [n]
     size_t n;
     uint32_t cp;
-    bool head, tail;     // first or last in the word
+    bool head, tail;     // true for the first or the last character of the word
 } character;
 
 static bool char_id(const bpe *m, const character *c, int32_t *id)
@@ -268,7 +269,7 @@ static bool char_id(const bpe *m, const character *c, int32_t *id)
     return bpe_find(m, key, k, id);
 }
 
-/* Writes the bytes of the character, and of the prefix and suffix that apply, as <0x..> tokens.
+/* Writes a token <0x..> for each byte of the character and of a prefix or suffix that applies.
  * Returns false and writes nothing if a byte has no token. */
 static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *k)
 {
@@ -289,7 +290,7 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    size_t k = 0, pending = 0; // pending: unknown tokens not written yet (0 or 1)
+    size_t k = 0, pending = 0; // pending: unknown tokens that are not yet written (0 or 1)
     uint32_t cp = 0;
 
     OSH_TRY(symbols_reserve(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
@@ -398,7 +399,7 @@ static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what,
                      (long long)rank, w ? w : "");
         n_a = (size_t)(space - w);
-        memmove(space, space + 1, n - n_a); // includes the NUL
+        memmove(space, space + 1, n - n_a); // n - n_a bytes include the NUL
         n--;
     }
     size_t n_b = n - n_a;
@@ -457,7 +458,7 @@ done:
     return rc;
 }
 
-/* Looks up the ids of single characters and of the byte tokens, so that the hot loop hashes no
+/* Stores the ids of single characters and of the byte tokens, so that encoding a word hashes no
  * strings. */
 static osh_status index_chars(osh_ctx *cx, bpe *m)
 {
@@ -469,7 +470,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    if (m->prefix || m->suffix) goto done; // a character then has up to four forms
+    if (m->prefix || m->suffix) goto done; // a character has up to four forms then
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)
         if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;

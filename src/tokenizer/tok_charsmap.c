@@ -132,8 +132,8 @@ static osh_status charsmap_find(osh_ctx *cx, const osh_tok_charsmap *m, const ch
     return OSH_OK;
 }
 
-/* True for the consonants that a virama joins: Indic_Conjunct_Break=Consonant in Unicode 16 (rule
- * GB9c, which utf8proc 2.8 lacks). */
+/* True for the consonants that a virama joins: characters with Indic_Conjunct_Break=Consonant in
+ * Unicode 16. (utf8proc 2.8 does not have this rule, GB9c.) */
 static bool joins_conjuncts(uint32_t cp)
 {
     static const struct { uint16_t lo, hi; } consonants[] = {
@@ -150,7 +150,7 @@ static bool joins_conjuncts(uint32_t cp)
     return false;
 }
 
-/* Marks of Unicode 16 and 17, as measured in the library. */
+/* Marks that Unicode 16 and 17 added, as measured in the library. */
 static const osh_uni_range newer_marks[] = {
     {0x897, 0x897, ""}, {0x1ACF, 0x1ADD, ""}, {0x1AE0, 0x1AEB, ""}, {0x10D69, 0x10D6D, ""},
     {0x10EFA, 0x10EFC, ""}, {0x113B8, 0x113C0, ""}, {0x113C2, 0x113C2, ""}, {0x113C5, 0x113C5, ""},
@@ -162,12 +162,12 @@ static const osh_uni_range newer_marks[] = {
 /* Returns a character that utf8proc 2.8 treats as the library treats cp. */
 static uint32_t as_known(uint32_t cp)
 {
-    if (cp == 0x113D1) return 0x600; // a prefix of the next character
-    if (cp == 0x11A3A) return 'a';   // no longer a prefix
+    if (cp == 0x113D1) return 0x600; // joins the next character
+    if (cp == 0x11A3A) return 'a';   // no longer joins the next character
     return cp >= 0x897 && osh_uni_in(newer_marks, cp) ? 0x301 : cp;
 }
 
-/* True for Indic_Conjunct_Break=Extend. */
+/* True for characters with Indic_Conjunct_Break=Extend. */
 static bool extends_conjuncts(uint32_t cp)
 {
     return utf8proc_get_property((utf8proc_int32_t)cp)->boundclass == UTF8PROC_BOUNDCLASS_EXTEND

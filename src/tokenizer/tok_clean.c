@@ -5,7 +5,7 @@
 #include "tokenizer/tok_unicode.h"
 #include <utf8proc.h>
 
-/* The category C without Cn and white space, in unicode_categories 0.1. */
+/* Characters of category C, without Cn and white space, in unicode_categories 0.1. */
 static const osh_uni_range others[] = {
     {0x0, 0x8, ""}, {0xB, 0xC, ""}, {0xE, 0x1F, ""}, {0x7F, 0x9F, ""}, {0xAD, 0xAD, ""},
     {0x600, 0x605, ""}, {0x61C, 0x61C, ""}, {0x6DD, 0x6DD, ""}, {0x70F, 0x70F, ""},
@@ -31,7 +31,7 @@ static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, siz
         if (now == cp && cp) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
         kept = i + len;
-        char c = (char)now; // a space, if not 0
+        char c = (char)now; // `now` is a space or 0
         if (now) OSH_TRY(osh_tok_text_add(cx, out, &c, 1));
         else if (out->n == at) p->first = false;
     }
@@ -75,7 +75,8 @@ static osh_status map_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
     return change_each(cx, out, s, n, p, cleaned_for_nmt);
 }
 
-/* True for the CJK Unified Ideographs of the library, which do not include 2B820 to 2B91F. */
+/* True for the characters that the library calls CJK ideographs. 2B820 to 2B91F are not among
+ * them. */
 static bool is_ideograph(uint32_t cp)
 {
     if (cp < 0x3400) return false;
@@ -106,7 +107,7 @@ done:
     return rc;
 }
 
-/* True for the category Mn in unicode_categories 0.1. */
+/* True for characters of category Mn in unicode_categories 0.1. */
 static bool is_nonspacing(uint32_t cp)
 {
     if (cp < 0x300) return false;
@@ -155,7 +156,7 @@ done:
     return rc;
 }
 
-/* A strip_accents that is null has the value of lowercase. */
+/* If strip_accents is null, it has the value of lowercase. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;

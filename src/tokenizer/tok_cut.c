@@ -9,9 +9,9 @@
  *     ... w x | y z ...
  *
  * A calm character is a letter or digit that every normalizer keeps, also three times in a row,
- * that joins no character next to it, and that no pattern of a Replace can match as part of
- * anything. w and z separate x and y from the rest of the text: x and y stay, side by side, at
- * every step, and nothing reaches across them. */
+ * that joins no character next to it, and that can be part of no match of a Replace. w and z
+ * separate x and y from the rest of the text: x and y stay neighbours in every normalizer, and no
+ * change of the text before them depends on the text after them, or the other way round. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
@@ -49,7 +49,7 @@ done:
     return rc;
 }
 
-/* *yes becomes true if a Replace matches text that holds the character; s is the character three
+/* Sets *yes to true if a Replace matches text that contains the character. s is the character three
  * times. */
 static osh_status is_char_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len,
                                    bool *yes)
@@ -66,7 +66,8 @@ done:
     return rc;
 }
 
-/* Runs the normalizers on cp, three times in a row; *calm is true if it is a calm character. */
+/* Runs the normalizers on cp, three times in a row. Sets *calm to true if cp is a calm
+ * character. */
 static osh_status find_char_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
 {
     osh_status rc = OSH_OK;
@@ -95,7 +96,8 @@ done:
     return rc;
 }
 
-/* *calm is true if the character at s is calm. Looks up each character once. */
+/* Sets *calm to true if the character at s is calm. The answer for each character is computed
+ * once. */
 static osh_status is_char_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, bool *calm)
 {
     osh_status rc = OSH_OK;

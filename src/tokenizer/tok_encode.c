@@ -19,10 +19,10 @@ struct osh_tokenizer {
     int64_t model_max_length;
     osh_tok_cuts *cuts; // own; cuts of all normalizers
     osh_tok_text raw, norm;         // own; the current text: clean bytes, normalized pieces
-    size_t raw_enough, norm_enough; // with more bytes than this the next stage runs
+    size_t raw_enough, norm_enough; // bytes of raw or norm above which the next stage runs
     size_t part_bytes;
-    bool begun;                     // a part of the text has left raw
-    bool goes_on;                   // raw begins inside a piece
+    bool begun;                     // a part of the text has moved on from `raw`
+    bool goes_on;                   // `raw` begins inside a piece
     char partial[4];                // bytes of an incomplete character
     size_t n_partial;
 };
@@ -95,7 +95,9 @@ static osh_status tokenizer_read_config(osh_ctx *cx, osh_tokenizer *t, const cha
     if (!osh_file_exists(path)) goto done;
     OSH_TRY(osh_json_read(cx, &o, path, MAX_CONFIG_BYTES, OSH_JSON_NUL));
     OSH_TRY(osh_json_num_or(cx, &max, o, "model_max_length", 0, path));
-    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max; // 1e30 stands for unknown
+    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max; // a larger number, such as
+                                                                    // 1e30, means that the length
+                                                                    // is unknown
 done:
     cJSON_Delete(o);
     osh_free(cx, path);
@@ -156,10 +158,10 @@ done:
  *   bytes -> raw -> | added tokens, normalizers | -> norm
  *                -> | added tokens, pre-tokenizers, model | -> ids
  *
- * raw and norm hold the text that arrived last. Once one holds a part, the text that nothing after
- * it can change moves on: raw up to a position between two characters where every normalizer may be
- * cut, norm up to a cut that a pre-tokenizer certainly makes, or to a position that no merge
- * crosses. Without such a position more text is collected. */
+ * raw and norm contain the text that arrived last. When one contains a part, the text that no later
+ * text can change moves on: raw up to a position between two characters where every normalizer may
+ * be cut, norm up to a cut that a pre-tokenizer certainly makes, or to a position that no merge
+ * crosses. If there is no such position, more text is collected. */
 
 void osh_tokenizer_begin(osh_tokenizer *t)
 {
@@ -171,7 +173,7 @@ void osh_tokenizer_begin(osh_tokenizer *t)
 
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n) { t->part_bytes = n; }
 
-/* Appends the pieces of `from`. If goes_on, the first is the rest of norm's last piece. */
+/* Appends the pieces of `from`. If goes_on is true, the first is the rest of norm's last piece. */
 static osh_status norm_append(osh_ctx *cx, osh_tokenizer *t, const osh_tok_text *from, bool goes_on)
 {
     osh_status rc = OSH_OK;
@@ -203,7 +205,7 @@ static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
 }
 
-/* Moves text from raw to norm. last: no more text follows. */
+/* Normalizes text of `raw` and moves it to `norm`. last: no more text follows. */
 static osh_status raw_normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
 {
     osh_status rc = OSH_OK;
@@ -231,8 +233,8 @@ done:
     return rc;
 }
 
-/* Shortens a last text piece that is not complete to the position where an added token may begin;
- * its rest stays for the next part. */
+/* Shortens the last text piece, if it is not complete, to the position where an added token may
+ * begin. The rest of the piece stays for the next part. */
 static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
@@ -283,7 +285,7 @@ static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
         OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
     if (!last) OSH_TRY(norm_shorten_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
-    // a token whose match includes the end of the text leaves nothing open
+    // A token whose match includes the end of the text leaves no open piece.
     if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0)
         w.open = false, w.tail = (osh_tok_piece){.id = -1};
     OSH_TRY(osh_tok_steps_run(cx, &t->pretokenizers, &w));
@@ -298,7 +300,7 @@ done:
     return rc;
 }
 
-/* Returns the number of bytes at the end of s that may begin a character. */
+/* Returns the number of bytes at the end of s that may be the beginning of a character. */
 static size_t partial_bytes(const char *s, size_t n)
 {
     for (size_t k = 1; k <= 3 && k <= n; k++) {

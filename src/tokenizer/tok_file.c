@@ -10,15 +10,15 @@
 
 static const char *buf_text(const osh_buf *b) { return b->data ? b->data : ""; }
 
-typedef struct lists { // the members of one object that stay text
+typedef struct lists { // members of an object that stay text
     const char *names[3];
     char opens[3];
     osh_tok_list *to[3];
 } lists;
 enum { MOST_LISTS = 3 };
 
-/* Scans the object at s and appends its text without the lists to *rest. inner: the lists of its
- * member "model", or NULL. */
+/* Scans the object at s and appends its text without the lists to *rest. `own` are the lists of the
+ * object; `inner` are the lists of its member "model", or NULL. */
 static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own,
                                const lists *inner)
 {
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Fails if the text is not UTF-8. Python's tokenizers also reads the file as UTF-8, and the code
- * that follows expects tokens to consist of whole characters. */
+/* Fails if the text is not UTF-8. Python's tokenizers also reads the file as UTF-8, and later code
+ * expects that tokens consist of whole characters. */
 static osh_status check_utf8(osh_ctx *cx, const char *text, size_t n, const char *what)
 {
     uint32_t cp = 0;
@@ -139,7 +139,7 @@ void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it)
     osh_buf_deinit(cx, &it->text);
 }
 
-/* The text was scanned before: its syntax is known to be right. */
+/* The text was scanned before, so its syntax is right. */
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any)
 {
     osh_status rc = OSH_OK;

@@ -1,9 +1,9 @@
-/* tok_fold.c - which properties and which characters without case mean the same in Oniguruma and in
- * PCRE2.
+/* tok_fold.c - tells which properties mean the same in Oniguruma and in PCRE2, and which characters
+ * both compare alike if case is ignored.
  *
  * Every code point was put through tokenizers 0.23 (Oniguruma, Unicode 16) and PCRE2 10.42 (Unicode
- * 14). Oniguruma folds in full: without case it takes one character for two or three, ss for
- * U+00DF. PCRE2 takes one for one. */
+ * 14). If case is ignored, Oniguruma folds in full: one character can equal two or three, such as
+ * U+00DF and ss. In PCRE2 one character equals one. */
 #include "tokenizer/tok_unicode.h"
 #include <stddef.h>
 #include <string.h>

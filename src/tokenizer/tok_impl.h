@@ -1,4 +1,4 @@
-/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and its UTF-8 functions, which src/chat uses,
+/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and its UTF-8 functions, which src/chat uses
  * too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
@@ -14,34 +14,34 @@
 #include "text/regex.h"
 #include "tokenizer/tokenizer.h"
 
-/* tok_file.c: a long list or object of the file, which is read item by item. */
+/* tok_file.c. A long list or object of the file; its items are read one by one. */
 typedef struct osh_tok_list {
     const char *text; // view: lives as long as the file's text; NULL: no list
-    size_t n, n_items; // n_items: an upper bound
+    size_t n, n_items; // n: bytes; n_items: upper bound of the number of items
     const char *what; // view: name for messages
 } osh_tok_list;
 typedef struct osh_tok_file {
-    cJSON *tree; // own: everything but the lists
-    osh_tok_list added, vocab, merges, scores; // scores: a vocabulary that is a list
+    cJSON *tree; // own: all members but the lists
+    osh_tok_list added, vocab, merges, scores; // scores: the vocabulary, if it is a list
 } osh_tok_file;
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n,
                               const char *what);
 void osh_tok_file_deinit(osh_tok_file *f);
 typedef struct osh_tok_items {
     osh_json_scan scan;
-    osh_buf key, text;  // own; the item's key and string
-    const char *value;  // view: the item's text
+    osh_buf key, text;  // own; key and string of the item
+    const char *value;  // view: text of the item
     size_t n_value, n_first, n_strings;
-    double number;      // NAN: the item is not a number
+    double number;      // NAN if the item is not a number
 } osh_tok_items;
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
-/* Joins the strings of an item that is a list of strings in it->text; n_first is the size of the
- * first in bytes. n_strings is 0 if the item is no such list. */
+/* If the item is a list of strings, joins them in it->text and sets n_first to the bytes of the
+ * first. If not, sets n_strings to 0. */
 osh_status osh_tok_items_join(osh_tok_items *it);
-/* Splits an item [string, number]: the string is put in it->text. n_strings is 0 if the item has
- * another form. */
+/* Splits an item [string, number] and stores the string in it->text. Sets n_strings to 0 if the
+ * item has another form. */
 osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1]);
 
 #define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // limit for one text at any stage
@@ -49,8 +49,8 @@ osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER
 typedef struct osh_tok_piece {
     uint32_t at, len; // position and size in bytes
     int32_t id;       // id of an added token, or -1
-    bool first;       // its first character is the first of the whole input
-    uint8_t cont;     // steps with an index below this have already handled the piece's beginning
+    bool first;       // the piece begins with the first character of the whole input
+    uint8_t cont;     // the beginning of the piece was already handled by steps with a lower index
 } osh_tok_piece;
 
 typedef struct osh_tok_text {
@@ -58,7 +58,7 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    size_t limit, made_of; // largest allowed size, 0: no limit; size of the input; bytes
+    size_t limit, made_of; // bytes: largest allowed size (0: no limit), and size of the input
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
@@ -69,28 +69,29 @@ void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 /* ---- UTF-8 and character classes ---- */
 /* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if it is not valid. */
 size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
-/* Decodes like osh_utf8_decode, but returns 1 to n: invalid bytes count as one U+FFFD, as in
+/* Decodes like osh_utf8_decode, but returns 1 to n: an invalid sequence counts as one U+FFFD, as in
  * osh_tok_utf8_clean. */
 size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
-bool osh_cp_is_space(uint32_t cp);   // White_Space
-bool osh_cp_is_word(uint32_t cp);    // \w in Rust's regex: Alphabetic, M, Nd, Pc, Join_Control
-bool osh_cp_is_numeric(uint32_t cp); // N
-bool osh_cp_is_punct(uint32_t cp);   // P or ASCII punctuation
-bool osh_cp_is_mark(uint32_t cp);    // M
-/* Returns the start of the valid character that ends at at > 0. */
+bool osh_cp_is_space(uint32_t cp);   // characters with the property White_Space
+bool osh_cp_is_word(uint32_t cp);    // characters of \w in Rust's regex: Alphabetic, M, Nd, Pc,
+                                     // Join_Control
+bool osh_cp_is_numeric(uint32_t cp); // characters of category N
+bool osh_cp_is_punct(uint32_t cp);   // characters of category P, and ASCII punctuation
+bool osh_cp_is_mark(uint32_t cp);    // characters of category M
+/* Returns the start of the valid character that ends at `at` (> 0). */
 size_t osh_utf8_before(const char *s, size_t at);
 
 /* A pattern of tokenizer.json: a string or an Oniguruma regex. osh_tok_pattern_find finds the first
- * match at or after `from`; at->start is SIZE_MAX if there is none. The caller skips an empty match
- * directly after the last one. */
+ * match at or after `from`; at->start is SIZE_MAX if there is no match. The caller skips an empty
+ * match directly after the last one. */
 typedef struct osh_tok_pattern {
-    osh_regex *re; // own; NULL: the pattern is the literal
+    osh_regex *re; // own; NULL: the pattern is the literal string
     char *literal; // own
     size_t n_literal;
-    bool one_atom; // a regex for one character or class, once or in a run of at least 1 to 3
-    bool local; // a match is not empty and does not depend on text before the search
+    bool one_atom; // the regex is one character or class, or a run of at least 1 to 3 of it
+    bool local; // no match is empty or depends on text before the start of the search
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // {"Regex"|"String": ...}
@@ -104,7 +105,7 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
                                      size_t from, osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
-/* One normalizer or pre-tokenizer; sequences are flattened when they are loaded. */
+/* One normalizer or pre-tokenizer. The members of a sequence become steps of their own. */
 typedef enum {
     OSH_SPLIT_REMOVED,
     OSH_SPLIT_ISOLATED,
@@ -112,8 +113,8 @@ typedef enum {
     OSH_SPLIT_NEXT,
     OSH_SPLIT_CONTIGUOUS
 } osh_split_kind;
-/* The positions where a normalizer's input may be cut, so that the outputs of both parts, joined,
- * are the output of the whole text. */
+/* Positions where the input of a normalizer may be cut. The outputs of both parts, joined, are then
+ * the output of the whole text. */
 typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
@@ -124,34 +125,34 @@ typedef enum {
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
 typedef struct osh_tok_charsmap osh_tok_charsmap;
-/* If open, more text follows, and the end of the last piece is not known. Text whose pieces the
- * pre-tokenizers do not know yet stays for the next part. */
+/* State between two steps. If `open` is true, more text follows, and the last piece may not be
+ * complete. Text that a pre-tokenizer cannot cut yet stays for the next part. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur: input; next: output, then swapped with cur
     bool open;
     size_t left;         // bytes at the end of the text that stay for the next part
-    size_t made_up;      // bytes that were inserted at the start of the open piece
-    osh_tok_piece tail;  // first and cont of the text that stays
+    size_t made_up;      // bytes that a step has inserted at the start of the open piece
+    osh_tok_piece tail;  // its members first and cont belong to the text that stays
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
     osh_tok_step_fn run;
-    size_t index; // position in its list
+    size_t index; // index of the step in its list
     osh_cut_kind cuts;
     osh_tok_pattern pattern;
-    char *content; // own: Replace, Prepend, Metaspace
+    char *content; // own: string of Replace, Prepend or Metaspace
     size_t n_content;
     osh_split_kind split;
-    bool invert;      // Split
-    bool left, right; // Strip
+    bool invert;      // Split: invert
+    bool left, right; // Strip: strip_left, strip_right
     bool each;        // Digits: individual_digits
-    bool add_prefix;  // ByteLevel; Metaspace: prepend_scheme always
-    bool first_only;  // Metaspace: prepend_scheme first
+    bool add_prefix;  // ByteLevel: add_prefix_space; Metaspace: prepend_scheme is "always"
+    bool first_only;  // Metaspace: prepend_scheme is "first"
     bool do_split;    // ByteLevel: use_regex; Metaspace: split
-    bool clean, ideographs, accents, lower; // BertNormalizer
-    osh_tok_charsmap *charsmap; // own: Precompiled
-    size_t n_chars;   // FixedLength
+    bool clean, ideographs, accents, lower; // BertNormalizer: its four options
+    osh_tok_charsmap *charsmap; // own: map of Precompiled
+    size_t n_chars;   // FixedLength: length
 };
 typedef struct osh_tok_steps { osh_tok_step *items; size_t n, cap; } osh_tok_steps; // own
 
@@ -161,11 +162,11 @@ typedef struct osh_tok_component {
     const char *type;
     osh_tok_load_fn load;
     osh_tok_step_fn run;
-    osh_cut_kind cuts; // for a normalizer; load may change it
+    osh_cut_kind cuts; // cuts of a normalizer; `load` may change them
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"
-    const char *list_key; // key of a Sequence's members
+    const char *list_key; // key of the list of a Sequence
     const osh_tok_component *table;
 } osh_tok_role;
 /* Appends the step that o describes, or all steps of a Sequence. */
@@ -173,22 +174,22 @@ osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const osh_tok_role *role, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
-/* Runs the normalizers, and limits the size of their output by that of their input. */
+/* Runs the normalizers. The size of their output is limited by the size of their input. */
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
-osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // for all of them together
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // cuts that all normalizers allow
 typedef struct osh_tok_cuts osh_tok_cuts;
-/* The normalizers must live as long as *out. */
+/* Makes the cuts of the normalizers, which must outlive *out. */
 osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers);
 void osh_tok_cuts_free(osh_ctx *cx, osh_tok_cuts *c);
-/* *yes is true if s may be cut at byte `at` before the normalizers. */
+/* Sets *yes to true if s may be cut at byte `at` before the normalizers. */
 osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, size_t at,
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* True if normalization never changes cp because of the text before it, or that text because of cp.
- * compat: this holds for the compatibility forms, too. */
+/* True if normalization never changes cp because of the text before it, and never changes that text
+ * because of cp. compat: true if this must also be so for the compatibility forms. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -201,7 +202,7 @@ osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *ou
                            size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                  const char *s, size_t n, osh_tok_piece *p);
-/* tok_clean.c */
+/* tok_clean.c. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what);
 osh_status osh_tok_run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
@@ -209,8 +210,9 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
- * crosses; the text after it stays. Without such a position the whole piece stays. space: the
- * replacement of a space, or NULL. bytes: bytes will become GPT-2's characters. */
+ * crosses. The text after it stays for the next part. If there is no such position, the whole piece
+ * stays. space: replacement of a space, or NULL. bytes: true if bytes will become GPT-2's
+ * characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */
@@ -219,7 +221,7 @@ typedef struct osh_tok_pairs {
     size_t n, mask;
 } osh_tok_pairs;
 osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected);
-/* Replaces the values of a key that exists. */
+/* Sets the values of the key, new or not. */
 osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b);
 static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *p, uint64_t key)
 {
@@ -232,21 +234,21 @@ static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *
     return NULL;
 }
 
-/* tok_model.c: the model. */
+/* tok_model.c: the model of a tokenizer. */
 osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_file *f,
                               const char *what);
 void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
-size_t osh_tok_model_size(const osh_tok_model *m); // entries
+size_t osh_tok_model_size(const osh_tok_model *m); // number of entries of the vocabulary
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
-/* True if no token can cross a cut after character x and before character y. False if a whole word
- * may be a token that merges do not make. */
+/* True if no token can cross a cut between the characters x and y. False if a whole word may be a
+ * token that merges do not make. */
 bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
 osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,
                                 size_t n);
-uint32_t osh_tok_byte_char(unsigned char b); // GPT-2's character for a byte
+uint32_t osh_tok_byte_char(unsigned char b); // returns GPT-2's character for a byte
 
-/* Added tokens. */
+/* tok_added.c: the added tokens. */
 typedef struct osh_tok_added osh_tok_added;
 osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f,
                               const osh_tok_model *m, const osh_tok_steps *normalizers,
@@ -254,21 +256,21 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
                                osh_tok_work *w);
-int32_t osh_tok_added_max_id(const osh_tok_added *a); // -1: none
+int32_t osh_tok_added_max_id(const osh_tok_added *a); // highest id; -1: no tokens
 /* Sets *at to the last position in the second half of s, before its last character, where s may be
- * cut: no token of the set touches the position or removes white space across it, whatever text
- * follows. *at is 0 if there is none. cuts: the cuts of the normalizers, or NULL after the
+ * cut. For any text that follows, no token of the set touches this position or removes white space
+ * across it. *at is 0 if there is none. cuts: the cuts of the normalizers, or NULL after the
  * normalizers. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 
-/* The post-processor, for one sequence: the ids before and after it. */
+/* The ids that the post-processor adds before and after one sequence. */
 typedef struct osh_tok_post { osh_ids before, after; } osh_tok_post;
 osh_status osh_tok_post_load(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what);
 void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 
-/* Copies a string of the JSON tree to *out. json.c writes U+0000 as C0 80; *out has the real
- * bytes. */
+/* Copies a string of the JSON tree to *out. json.c writes U+0000 as C0 80; *out has the real byte
+ * 0. *out: own. */
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); // own
 /* Copies the string member `key` of o, which must exist, to *out. */
 osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,

@@ -6,9 +6,9 @@
 #define CACHE_KEY 78
 #define CACHE_IDS 10
 
-typedef struct cached { // one word; 128 bytes
+typedef struct cached { // one cached word; 128 bytes
     uint32_t hash;
-    uint8_t len, n_ids; // len 0: free
+    uint8_t len, n_ids; // len: bytes of the word; 0: the entry is free
     char key[CACHE_KEY];
     int32_t ids[CACHE_IDS];
     uint32_t unused;
@@ -84,7 +84,7 @@ done:
     return rc;
 }
 
-/* Files of early versions name no type: returns the type that the members indicate. */
+/* Returns the type of a model. Files of early versions name no type; their members show it. */
 static const char *model_type_of(const osh_tok_file *f, const cJSON *model)
 {
     bool unk = cJSON_GetObjectItemCaseSensitive(model, "unk_token");

@@ -4,15 +4,16 @@
 #include "tokenizer/tok_impl.h"
 
 typedef struct osh_tok_model_type {
-    const char *name; // "type" in tokenizer.json
+    const char *name; // the "type" in tokenizer.json
     osh_status (*load)(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what);
     void (*free)(osh_ctx *cx, void *state);
     osh_status (*encode)(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
-                         size_t n); // appends; n > 0
+                         size_t n); // appends ids; n > 0
     bool (*find)(const void *state, const char *token, size_t n, int32_t *id);
-    size_t (*size)(const void *state); // entries
+    size_t (*size)(const void *state); // returns the number of entries
     int32_t (*max_id)(const void *state);
-    bool (*parts)(const void *state, uint32_t x, uint32_t y); // osh_tok_model_parts; NULL: false
+    bool (*parts)(const void *state, uint32_t x, uint32_t y); // see osh_tok_model_parts; NULL:
+                                                              // always false
 } osh_tok_model_type;
 extern const osh_tok_model_type osh_tok_bpe, osh_tok_unigram, osh_tok_wordpiece, osh_tok_wordlevel;
 

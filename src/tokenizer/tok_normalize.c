@@ -28,9 +28,9 @@ done:
     return rc;
 }
 
-/* Normalizes text. Characters that the library's tables do not know yet stay as they are; nothing
- * composes with them or is reordered across them, so the text between them is normalized by
- * itself. */
+/* Normalizes text. Characters that the library's tables do not have yet stay as they are. No
+ * character composes with them or is reordered across them, so the text between them is normalized
+ * alone. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -38,7 +38,7 @@ static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, si
     uint32_t cp = 0;
 
     while (i < n && (unsigned char)s[i] < 0x80) i++;
-    if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
+    if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII text is in every normal form
     for (; i < n; i += len) {
         len = osh_utf8_next(s + i, n - i, &cp);
         bool stays = cp >= 0x7FD && (osh_uni_in(osh_uni_no_class, cp) ||
@@ -53,14 +53,14 @@ done:
     return rc;
 }
 
-/* False for marks, for jamos of the middle and the end, and for characters that decompose into one
- * of these: they may join the character before them. */
+/* False for marks, for medial and final jamos, and for characters that decompose into one of these:
+ * they may join the character before them. */
 bool osh_cp_starts_form(uint32_t cp, bool compat)
 {
     if (cp < 0x80) return true;
     if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0xD7B0 && cp <= 0xD7FF) || osh_cp_is_mark(cp))
         return false;
-    // an unassigned character may be a newer mark
+    // A character that is unassigned here may be a mark in a newer Unicode.
     if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_CN) return false;
     return !compat || !((cp >= 0x3130 && cp <= 0x318F) || (cp >= 0xFF9E && cp <= 0xFFDC));
 }
@@ -216,7 +216,8 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            if (start == 0 && end > 0) // the new text counts as the match's last character
+            if (start == 0 && end > 0) // the inserted text counts as a part of the match's last
+                                       // character
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
         }
@@ -228,7 +229,7 @@ done:
     return rc;
 }
 
-enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // U+FDFA has eleven times its bytes in NFKC
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // NFKC of U+FDFA has eleven times its bytes
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
 {
@@ -309,7 +310,8 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
         {"Precompiled", load_precompiled, run_precompiled, OSH_CUT_NEVER},
         {"Strip", load_strip, run_strip_spaces, OSH_CUT_NEVER},
         {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
-        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // anywhere for one character
+        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // a Replace of one character can be
+                                                               // cut anywhere
         {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
@@ -317,9 +319,9 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
                               what);
 }
 
-/* True if no normalizer reaches across calm letters: no normalizer that joins characters comes
- * after Precompiled, whose texts may be anything, and each Replace matches a string, or a run of
- * one character. */
+/* True if calm letters separate the text for all normalizers: no normalizer that joins characters
+ * comes after Precompiled, whose output may be any text, and each Replace matches a string, or a
+ * run of one character. */
 static bool keeps_calm_letters(const osh_tok_steps *steps)
 {
     bool anything = false;
@@ -335,9 +337,10 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
     return true;
 }
 
-/* Returns the positions where a text may be cut for all normalizers together. A normal form needs
- * the original characters, so a normalizer before it may only lower them or delete marks. Prepend
- * needs a text that is not empty, so no normalizer before it may delete characters. */
+/* Returns the kind of positions where a text may be cut for all normalizers together. A normal form
+ * needs the original characters, so a normalizer before it may only make them lower case or delete
+ * marks. Prepend needs a text that is not empty, so no normalizer before it may delete characters.
+ * */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
     osh_cut_kind all = OSH_CUT_ANYWHERE,

@@ -31,20 +31,20 @@ static const char hexits[] = "0123456789abcdefABCDEF";
 
 typedef enum item_kind {
     ITEM_NONE, // the beginning of an alternative
-    ITEM_BARE, // matches no character: an anchor, a look, a group of such items
+    ITEM_BARE, // an item that matches no character: an anchor, a look, a group of such items
     ITEM_SOLID // anything else
 } item_kind;
 
 typedef struct open_group {
-    size_t start;  // in out
-    bool caseless; // the option i held before the group
+    size_t start;  // position in `out`
+    bool caseless; // value of the option i before the group
     bool captures; // (...) or (?<name>...)
     int number;    // number of a group that captures, 1-based
-    bool looks;    // (?=...), (?!...), (?<=...) or (?<!...)
-    bool solid;    // the alternative at its end has an ITEM_SOLID
-    bool anchors;  // an alternative has items, and no ITEM_SOLID
-    bool behind;   // is or stands in (?<=...) or (?<!...)
-    bool unbehind; // is or stands in (?<!...)
+    bool looks;    // the group is (?=...), (?!...), (?<=...) or (?<!...)
+    bool solid;    // its last alternative has an ITEM_SOLID
+    bool anchors;  // an alternative has items, but no ITEM_SOLID
+    bool behind;   // the group is, or is inside of, (?<=...) or (?<!...)
+    bool unbehind; // the group is, or is inside of, (?<!...)
 } open_group;
 
 typedef struct rewriter {
@@ -52,17 +52,18 @@ typedef struct rewriter {
     const char *s, *what;
     size_t n, at;
     osh_buf *out;
-    size_t atom;           // start of the last atom in out
-    open_group groups[65]; // [0]: the whole pattern
-    int n_groups;          // open groups after [0]
-    int n_captures;        // groups that capture
-    unsigned closed;       // bit n: the group n, 1 to 9, has ended
-    item_kind item;        // the last item
-    uint32_t last;         // the last character, if no other item follows it; else 0
-    bool lines;            // saw ^ or $
-    bool caseless;         // the option i holds
-    bool looks;            // saw \A, \G, \K or the like: may look at text before a match
-    bool named, numbered;  // saw (?<name>...); saw \1 to \9
+    size_t atom;           // position in `out` of the last atom
+    open_group groups[65]; // groups[0] is the whole pattern
+    int n_groups;          // number of open groups without groups[0]
+    int n_captures;        // number of groups that capture
+    unsigned closed;       // bit n: group n (1 to 9) has ended
+    item_kind item;        // kind of the last item
+    uint32_t last;         // last character if it is the last item; else 0
+    bool lines;            // the pattern has ^ or $
+    bool caseless;         // the option i is on
+    bool looks;            // the pattern has \A, \G, \K or the like, which depend on text before a
+                           // match
+    bool named, numbered;  // named: has (?<name>...); numbered: has \1 to \9
 } rewriter;
 
 static osh_status rewriter_refuse(const rewriter *r, const char *why)
@@ -104,7 +105,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
         OSH_TRY(rewriter_put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
+    } else if (kind == 'w') { // the circled letters are symbols, but Alphabetic
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
             OSH_TRY(put_newer(r, word[i]));
@@ -113,7 +114,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
                                "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
-        char name[48]; // PCRE2 reads a bare script name as the script extensions
+        char name[48]; // PCRE2 reads a script name without "sc:" as script extensions
         snprintf(name, sizeof name, "%s%s", osh_uni_is_script(prop) ? "sc:" : "", prop);
         OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", name));
         OSH_TRY(put_newer(r, name));
@@ -122,8 +123,8 @@ done:
     return rc;
 }
 
-/* Writes a class escape outside brackets. There Oniguruma's \w also has the superscripts and
- * fractions of Latin-1. */
+/* Writes a class escape outside of brackets, where Oniguruma's \w also contains the superscripts
+ * and fractions of Latin-1. */
 static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
 {
     osh_status rc = OSH_OK;
@@ -139,7 +140,7 @@ done:
     return rc;
 }
 
-/* Writes \b or \B for the \w of put_class. */
+/* Writes \b or \B in terms of the \w of put_class. */
 static osh_status put_boundary(rewriter *r, bool negated)
 {
     static const char *const ahead[2][2] = {{"(?!", "(?="}, {"(?=", "(?!"}};
@@ -181,8 +182,8 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
                     r->what, r->s, prop);
 }
 
-/* Fails on an escape that PCRE2 knows and Oniguruma does not, or reads differently: a quote, a
- * name, a reference, a byte of a character. */
+/* Fails on an escape that PCRE2 has and Oniguruma does not, or that the two read differently: a
+ * quote, a name, a reference, a byte of a character. */
 static osh_status rewriter_check_escape(const rewriter *r)
 {
     static const char octal[] = "01234567";
@@ -206,8 +207,8 @@ static osh_status rewriter_check_escape(const rewriter *r)
     return OSH_OK;
 }
 
-/* Notes the character cp of the text, or the range from lo to hi of a class. Fails if the two
- * libraries compare it with other characters without case. */
+/* Records a character of the pattern, or the range from lo to hi of a class. If case is ignored,
+ * fails if the two libraries compare it with different characters. */
 static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_class)
 {
     bool apart = r->caseless && (osh_uni_folds_apart(lo, hi) ||
@@ -219,8 +220,8 @@ static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_c
                               "Unicode 14 has no other case of");
 }
 
-/* Returns the character at `at`, which may be an escape; 0: a class, an anchor or the like. *len:
- * bytes. */
+/* Returns the character at `at`, which may be an escape, and sets *len to its bytes. Returns 0 for
+ * a class, an anchor or the like. */
 static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
 {
     const char *s = r->s + at;
@@ -231,7 +232,7 @@ static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
         return cp;
     }
     *len = 1 + (s[1] ? osh_utf8_next(s + 1, r->n - at - 1, &cp) : 0);
-    if (cp == 'x' || cp == 'u') { // \x{H...}, \xHH, \uHHHH
+    if (cp == 'x' || cp == 'u') { // \x{H...}, \xHH or \uHHHH
         bool braces = cp == 'x' && s[2] == '{';
         size_t cap = cp == 'u' ? 4 : braces ? 8 : 2, n = strspn(s + 2 + braces, hexits);
         if (n > cap) n = cap;
@@ -245,7 +246,7 @@ static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
     return letter || (cp >= '0' && cp <= '9') ? 0 : cp;
 }
 
-/* Rewrites an escape. in_class: it is inside brackets. */
+/* Rewrites an escape. in_class: true inside of brackets. */
 static osh_status rewrite_escape(rewriter *r, bool in_class)
 {
     osh_status rc = OSH_OK;
@@ -265,12 +266,12 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     size_t len;
     uint32_t cp = character_at(r, r->at, &len);
     OSH_TRY(rewriter_note(r, cp, cp, in_class));
-    if (c == 'v') { // to PCRE2 every vertical space
+    if (c == 'v') { // in PCRE2 \v is every vertical space
         r->at += 2;
         return rewriter_put(r, "\\x0B", 4);
     }
     r->looks |= c && strchr("AzZGbByY", c);
-    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside the text that .+ has matched
+    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside of text that .+ has matched
         r->at += 2;
         return osh_buf_printf(r->cx, r->out, "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
     }
@@ -296,7 +297,7 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     if (kind == 'p' && in_class && r->caseless && osh_uni_is_cased(prop))
         OSH_TRY(rewriter_refuse(r, "without case, a property of letters or marks inside brackets"));
     if (in_class && negated) {
-        if (kind == 's') { // the only complement that PCRE2 has, except for one character
+        if (kind == 's') { // PCRE2 has \S for this; it lacks only U+180E
             OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
             goto done;
         }
@@ -310,8 +311,8 @@ done:
     return rc;
 }
 
-/* Checks what is at `at` in brackets: a character, a range, or a class escape, which must not begin
- * a range. */
+/* Checks the member of a bracket class at `at`: a character, a range, or a class escape, which must
+ * not begin a range. */
 static osh_status rewriter_check_range(rewriter *r)
 {
     size_t len, len_hi;
@@ -361,7 +362,7 @@ done:
 }
 
 /* Rewrites counts that Ruby's syntax reads differently: X{n,m}+ is (?:X{n,m})+, X{n}? is (?:X{n})?
- * and X{,m} is X{0,m}. `at` is on the brace. */
+ * and X{,m} is X{0,m}. `at` is on the opening brace. */
 static osh_status rewrite_braces(rewriter *r)
 {
     osh_status rc = OSH_OK;
@@ -387,8 +388,8 @@ done:
     return rc;
 }
 
-/* Rewrites the options of "(?im-x:" or "(?i)". `at` is after the question mark. In Oniguruma
- * options without a colon hold to the end of the group, across its later alternatives. PCRE2 agrees
+/* Rewrites the options of "(?im-x:" or "(?i)". `at` is after the question mark. In Oniguruma,
+ * options without a colon apply to the end of the group and to its later alternatives. PCRE2 agrees
  * if the options are the first of their alternative. */
 static osh_status rewrite_options(rewriter *r)
 {
@@ -424,7 +425,7 @@ static osh_status rewrite_group_kind(rewriter *r, open_group *g)
     if (!*s || !strchr(":=!><'", *s)) {
         OSH_TRY(rewrite_options(r));
         if (r->s[r->at] == ')') {
-            g->caseless = r->caseless; // holds for the rest of the group around
+            g->caseless = r->caseless; // the option applies to the rest of the enclosing group
             goto done;
         }
     }
@@ -437,7 +438,7 @@ static osh_status rewrite_group_kind(rewriter *r, open_group *g)
     g->unbehind |= behind && s[1] == '!';
     s = r->s + r->at;
     size_t n = g->captures ? strcspn(s + 1, *s == '<' ? ">" : "'") + 2 : behind ? 2 : 1;
-    if (n > r->n - r->at) n = r->n - r->at; // PCRE2 says that the name has no end
+    if (n > r->n - r->at) n = r->n - r->at; // PCRE2 reports that the name does not end
     OSH_TRY(rewriter_put(r, s, n));
     r->at += n;
 done:
@@ -497,7 +498,7 @@ static osh_status rewrite_group_close(rewriter *r)
     return rewriter_put(r, ")", 1);
 }
 
-/* Writes a character of the text, an anchor, a bar or a repeat. */
+/* Copies a character of the pattern, an anchor, a bar or a repeat. */
 static osh_status rewrite_plain(rewriter *r)
 {
     osh_status rc = OSH_OK;
@@ -561,7 +562,7 @@ done:
     return rc;
 }
 
-/* True for X, X+, X{n}, X{n,} and X{n,m} with n up to 3, if X is a character, brackets without
+/* True if s is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, and X is a character, brackets without
  * escapes, or one of \s \d \n \r \t. */
 static bool is_one_atom(const char *s)
 {
@@ -649,6 +650,7 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
     osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
     if (at->start != SIZE_MAX) return rc;
     at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // a match may begin after this
+                                                                     // position
     while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
 }

@@ -9,20 +9,20 @@
 
 enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
 
-/* Collects the segments of one piece, in order, and emits pieces by the behaviour. */
+/* Joins the segments of one piece, in order, to pieces according to the behaviour. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;
     osh_tok_piece in;
     osh_split_kind kind;
-    bool invert, before; // before: the last segment was a match
-    bool held;           // one piece waits: [start, end)
+    bool invert, before; // before: true if the last segment was a match
+    bool held;           // true if the piece [start, end) waits for more segments
     size_t start, end;
-    uint8_t cont; // cont of pieces that begin at a cut
+    uint8_t cont; // value of cont for pieces that begin at a cut
 } cutter;
 
-/* Returns bytes [start, end) of the cut piece. If it begins at a cut, this pre-tokenizer and those
- * before it count as having handled its beginning. */
+/* Returns bytes [start, end) of the piece. If they begin at a cut, this pre-tokenizer and all
+ * before it count as having handled their beginning. */
 static osh_tok_piece cutter_part(const cutter *c, size_t start, size_t end)
 {
     osh_tok_piece p = {.at = c->in.at + (uint32_t)start,
@@ -40,7 +40,7 @@ static osh_status cutter_emit(cutter *c)
     return osh_tok_piece_add(c->cx, c->out, cutter_part(c, c->start, c->end));
 }
 
-/* Adds a segment: joins it to the waiting piece, or emits that piece and waits. */
+/* Adds a segment: joins it to the waiting piece, or emits that piece and lets the segment wait. */
 static osh_status cutter_add(cutter *c, size_t start, size_t end, bool match)
 {
     osh_status rc = OSH_OK;
@@ -69,7 +69,8 @@ done:
     return rc;
 }
 
-/* Finds the next match at or after `from`; open: see osh_tok_pattern_find_open. */
+/* Finds the next match at or after `from`. If `open` is true, it works like
+ * osh_tok_pattern_find_open. */
 typedef struct haystack {
     const char *s;
     size_t n;
@@ -78,8 +79,8 @@ typedef struct haystack {
 typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h,
                                     size_t from, size_t *start, size_t *end);
 
-/* Adds matches and the gaps between them as segments. *done: end of the last match. *known: no
- * further match begins before this position. */
+/* Adds matches and the gaps between them as segments. *done: end of the last match. *known:
+ * position before which no further match begins. */
 static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h,
                               next_match_fn next_match, size_t *known, size_t *done)
 {
@@ -123,8 +124,8 @@ done:
     return rc;
 }
 
-/* The last n bytes stay for the next part, as text that begins like the piece `begin`. No piece is
- * open any more. */
+/* Leaves the last n bytes for the next part, as text that begins like the piece `begin`. No piece
+ * is open any more. */
 static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
 {
     w->open = false;
@@ -132,8 +133,9 @@ static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
     w->tail = begin;
 }
 
-/* Cuts the open piece, the last one, after which more text follows. Only the pieces before the last
- * gap are certain. A long gap may be cut by a later pre-tokenizer; it remains the open piece. */
+/* Cuts the open piece. It is the last piece, and more text follows it. Only the segments before the
+ * last gap are certain. A later pre-tokenizer may cut a long gap, so the gap remains the open
+ * piece. */
 static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
                            next_match_fn next_match, osh_tok_work *w)
 {
@@ -149,7 +151,7 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
         from = c->held ? c->start : done_to;
     } else {
         OSH_TRY(cutter_emit(c));
-        from = known; // text to remove may be removed in two parts
+        from = known; // removed text may be removed in two parts
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);
@@ -184,7 +186,7 @@ static osh_status cut_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *
             OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w)
                            : cut_piece(&c, st, &h, next_match));
     }
-    osh_tok_piece *pieces = in->pieces; // the bytes do not move
+    osh_tok_piece *pieces = in->pieces; // stays valid, because the array does not move
     size_t cap = in->cap_pieces;
     in->pieces = out->pieces, in->cap_pieces = out->cap_pieces, in->n_pieces = out->n_pieces;
     out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
@@ -264,8 +266,8 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack
     return OSH_OK;
 }
 
-/* Matches a run of one script. A character of any script belongs to the run before it, and is
- * removed if there is no run. */
+/* Matches a run of one script. A character of no particular script joins the run before it; if
+ * there is none, it is removed. */
 static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
                                size_t *start, size_t *end)
 {
@@ -346,14 +348,14 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
     return rc ? rc : cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
-/* GPT-2's bytes_to_unicode: printable Latin-1 stays, and the other 68 bytes become U+0100, U+0101,
- * ... in order. */
+/* Returns the character of GPT-2's bytes_to_unicode: printable Latin-1 stays, and the other 68
+ * bytes become U+0100, U+0101, ... in order. */
 uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;
     if (b <= 0x20) return 0x100u + b;
     if (b <= 0xA0) return 0x100u + 0x21 + (b - 0x7Fu);
-    return 0x143; // 0xAD
+    return 0x143; // for 0xAD
 }
 
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
@@ -424,7 +426,7 @@ done:
     return rc;
 }
 
-/* Ends the open piece before its last character that begins a piece of its own. */
+/* Ends the open piece before the last character that certainly begins a new piece. */
 static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
 {
     osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];

@@ -66,7 +66,7 @@ osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected)
     return OSH_OK;
 }
 
-/* Returns the slot of the key, or the free slot where it belongs. */
+/* Returns the slot of the key, or the free slot in which to store it. */
 static struct osh_tok_pair *pairs_slot(const osh_tok_pairs *p, uint64_t key)
 {
     size_t i = (size_t)((key * 0x9E3779B97F4A7C15ull) >> 20) & p->mask;

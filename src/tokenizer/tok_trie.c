@@ -65,7 +65,7 @@ typedef struct span {
     uint32_t lo, hi; // words that begin with the bytes of a node's path
 } span;
 
-/* Writes the nodes level by level: those of the next level follow in the order of their parents. */
+/* Writes the nodes level by level. The nodes of a level have the order of their parents. */
 static void trie_lay_out(osh_tok_trie *t, span *spans, const osh_tok_words *w)
 {
     size_t n = 1;

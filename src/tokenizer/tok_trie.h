@@ -1,14 +1,14 @@
-/* tok_trie.h - a trie of the bytes of tokens; it is built once, and the children of a node are
+/* tok_trie.h - a trie of the bytes of tokens. It is built once. The children of a node are
  * neighbours. */
 #ifndef OSH_TOK_TRIE_H
 #define OSH_TOK_TRIE_H
 #include "base/buf.h"
 
-/* The tokens, in the order of reading until the trie is built. */
+/* Tokens in the order in which they were read; osh_tok_trie_build sorts them. */
 typedef struct osh_tok_words {
     osh_buf bytes;    // own; bytes of all tokens, without separators
     struct osh_tok_word {
-        const char *s; // view of bytes, after the trie is built
+        const char *s; // view of `bytes`; valid after the trie is built
         size_t at;
         uint32_t n;
         int32_t id;
@@ -22,12 +22,12 @@ osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_
 /* Node 0 is the root; the children of node i are child[i] .. child[i + 1] - 1, by label. */
 typedef struct osh_tok_trie {
     uint32_t *child; // own; [n + 1]
-    int32_t *id;     // own; [n]; -1: no token ends here
-    uint8_t *label;  // own; [n]; the byte that leads to the node
+    int32_t *id;     // own; [n]; id of the token that ends here; -1: none
+    uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;
 } osh_tok_trie;
-/* Sorts the words and builds the trie. If two words are equal, the one with the higher id stays,
- * and *twice is set to one of them; else it is NULL. */
+/* Sorts the words and builds the trie. Of two equal words the one with the higher id stays, and
+ * *twice is set to one of them. If there are none, *twice is NULL. */
 osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
                               const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);

@@ -16,18 +16,19 @@
 enum { CHECK_EVERY = 1 << 18 }; // bytes between checks for an interrupt
 #define UNKNOWN_PENALTY 10.0
 
-typedef struct place { // a position between two characters
-    double score;      // score of the best path to here
-    uint32_t from, to; // start of the path's last token; end of the next token on the chosen path
-    int32_t id;        // id of the last token, -1: no path yet
+typedef struct place { // a position between two characters of a word
+    double score;      // score of the best path from the start to this position
+    uint32_t from, to; // from: start of the path's last token; to: end of the next token of the
+                       // chosen path
+    int32_t id;        // id of the path's last token; -1: no path yet
 } place;
 
 typedef struct unigram {
     osh_tok_trie trie; // own
-    double *scores;    // own; [id]
+    double *scores;    // own; score of each id
     size_t n, cap;
     double unknown_score;
-    int32_t unk_id;    // -1: none
+    int32_t unk_id;    // -1: the vocabulary has none
     int32_t byte_ids[256];
     bool byte_fallback;
     place *places;     // own; scratch
@@ -60,7 +61,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Takes the path that arrives at p with a token from `from` if it is the first or scores more. */
+/* Stores the path that arrives at p with a token from `from`, if it is the first one or has a
+ * higher score. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -157,8 +159,8 @@ done:
 }
 
 /* Reads a number as serde_json does, which is not always the nearest double: digits up to 64 bits,
- * rounded once, then multiplied with or divided by a power of ten. Otherwise a score might differ
- * in the last bit, and a close choice with it. */
+ * rounded once, then multiplied with or divided by a power of ten. With another rounding a score
+ * might differ in the last bit and change a close choice. */
 static double serde_number(const char *s)
 {
     bool minus = *s == '-', stop = false, point = false;
@@ -178,7 +180,7 @@ static double serde_number(const char *s)
     if (*s == 'e' || *s == 'E') exponent += strtol(s + 1, NULL, 10);
     double f = (double)digits;
     for (; exponent < -308 && f != 0; exponent += 308) f /= 1e308;
-    if (exponent < -308) exponent = 0; // the value is 0
+    if (exponent < -308) exponent = 0; // the value underflows to 0
     char power[32];
     snprintf(power, sizeof power, "1e%ld", labs(exponent));
     f = exponent < 0 ? f / strtod(power, NULL) : digits ? f * strtod(power, NULL) : 0;

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Returns the size in bytes of the character at s, or 0; then *bad is the size of the maximal
- * subpart. Table 3-7 of the Unicode standard. */
+/* Returns the size in bytes of the character at s (table 3-7 of the Unicode standard). If it is not
+ * valid, returns 0 and sets *bad to the size of the maximal subpart. */
 static size_t utf8_scan(const unsigned char *s, size_t n, size_t *bad)
 {
     unsigned char lo = 0x80, hi = 0xBF; // range of the second byte
@@ -149,8 +149,8 @@ bool osh_cp_is_punct(uint32_t cp)
     return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
 }
 
-/* Alphabetic is L, Nl and Other_Alphabetic; the members of the latter that are not marks are the
- * circled letters. */
+/* Alphabetic is L, Nl and Other_Alphabetic. All characters of Other_Alphabetic are marks or circled
+ * letters. */
 bool osh_cp_is_word(uint32_t cp)
 {
     utf8proc_category_t c = cp_category(cp);

@@ -11,11 +11,11 @@
 typedef struct wordpiece {
     osh_tok_trie trie; // own
     char *unk;         // own; the unknown token, for messages
-    uint32_t behind;   // node after the prefix; 0 if the prefix is empty
-    bool any_behind;   // some token begins with the prefix
-    int64_t max_chars; // longest known word, characters
+    uint32_t behind;   // node of the prefix; 0 if the prefix is empty
+    bool any_behind;   // true if a token begins with the prefix
+    int64_t max_chars; // a word of more characters is unknown
     size_t size;
-    int32_t max_id, unk_id; // unk_id -1: not in the vocabulary
+    int32_t max_id, unk_id; // unk_id is -1 if it is not in the vocabulary
 } wordpiece;
 
 static void wordpiece_free(osh_ctx *cx, void *state)

@@ -1,5 +1,4 @@
-/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists what is
- * wrong. */
+/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists all errors. */
 #include "verify/verify.h"
 #include "verify/verify_output.h"
 

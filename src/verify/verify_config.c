@@ -1,9 +1,8 @@
 /* verify_config.c - checks the tensors against config.json, without the source:
  *
- *   - a module is quantized if and only if the config says so
- *   - a quantized module has every tensor of its format, with dtype and shape, and no other
- *   - scales, zero points and codes have valid values
- *   - siblings that runtimes fuse have one scheme and one global scale */
+ *   - a module is quantized if and only if the config says so - a quantized module has every tensor
+ *   of its format, with dtype and shape, and no other - scales, zero points and codes have valid
+ *   values - modules that runtimes fuse have one scheme and one global scale */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +16,8 @@
 typedef struct modules { // modules with a weight
     char **names;        // own
     const char **classes;
-    const char **never;  // reason why it must not have codes; NULL: it may
-    int *which;          // group of quantization_config, -1: dense
+    const char **never;  // reason why the module must not have codes; NULL: it may have codes
+    int *which;          // index of the group in quantization_config; -1: dense
     int n;
 } modules;
 
@@ -27,7 +26,7 @@ static const char *const quantized_leaves[] = {
     "weight_global_scale", "weight_g_idx", "input_scale",      "input_zero_point",
     "input_global_scale",  "output_scale", "output_zero_point"};
 
-/* True if the name ends in the leaf. *n: length of the module's name. */
+/* True if the name ends with the leaf. *n: length of the module's name. */
 static bool leaf_split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);
@@ -51,8 +50,8 @@ static osh_status config_read_leaf(osh_ctx *cx, osh_tensor **out, const osh_veri
     return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
 }
 
-/* Finds rows and columns of a module's weight: from weight_shape if the format has it, else from
- * the codes; 0 without both. */
+/* Finds rows and columns of a module's weight: in weight_shape if the format has it, else from the
+ * codes. 0: it has neither. */
 static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *v,
                                const char *module)
 {
@@ -61,9 +60,10 @@ static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *
     const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
                           *w = config_find_leaf(cx, v, module, "weight");
     const osh_ckpt_tensor *packed =
-        config_find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
+        config_find_leaf(cx, v, module, "weight_packed"); // FP4: a byte has two codes
     const osh_ckpt_tensor *scale =
-        config_find_leaf(cx, v, module, "weight_scale"); // FP6: one for 24 bytes, four in three
+        config_find_leaf(cx, v, module, "weight_scale"); // FP6: 24 bytes for each scale; three
+                                                         // bytes have four codes
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
         OSH_TRY(config_read_leaf(cx, &t, v, s));
@@ -86,8 +86,8 @@ static bool module_is_quantized(osh_ctx *cx, const osh_verify *v, const char *mo
     return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
 }
 
-/* Adds a module with its class. Name and shape of its weight tell its kind. A dense norm is not
- * added. Takes name. */
+/* Adds a module with its class. The name and the shape of its weight tell its kind. A dense norm is
+ * not added. Takes ownership of `name`. */
 static osh_status modules_add(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds,
                               char *name)
 {
@@ -140,7 +140,7 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* Loaders make a Linear of an output head that has no tensor: no group may have it. */
+/* Checks an output head without a tensor: loaders make a Linear of it, so no group may match it. */
 static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
                                      osh_groups *g, osh_matcher *ignored)
 {
@@ -162,8 +162,8 @@ done:
     return rc;
 }
 
-/* Loaders replace a tied head by the embedding table: neither may have codes in an output that
- * stores both. */
+/* Checks a tied head: loaders replace it by the embedding table, so neither may have codes in an
+ * output that stores both. */
 static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -184,7 +184,7 @@ done:
     return rc;
 }
 
-/* Finds the group of each module that is not ignored, by the lookup of compressed-tensors. */
+/* Finds the group of each module that is not ignored, with the lookup of compressed-tensors. */
 static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
                                       const osh_q_config *c)
 {
@@ -266,8 +266,8 @@ done:
 }
 
 /* Returns the dtype of a module's scales. It is that of the source's weight, which may differ from
- * the config's: the first scale of a float dtype has it, and all others must agree. The manifest
- * and the plan tell whether it is the source's. */
+ * the config's. It is taken from the first scale of a float dtype; all other scales must have the
+ * same. The manifest and the plan are used to check that it is the source's. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -307,7 +307,8 @@ done:
     return rc;
 }
 
-/* Reads the number of a module's tensor of one element; *there is false if there is none. */
+/* Reads the number in a module's tensor of one element. *there is false if there is no such
+ * tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {
@@ -324,8 +325,8 @@ done:
     return rc;
 }
 
-/* Engines run fused modules with one global scale: a module must have that of the first part of
- * its layer. */
+/* Checks that a module has the global scale of the first part of its layer, because engines run
+ * fused modules with one global scale. */
 static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -380,7 +381,7 @@ done:
     return rc;
 }
 
-/* Finds tensors that only a quantized module has, at a name without a weight. */
+/* Finds tensors that only a quantized module can have, under a name that has no weight. */
 static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -451,7 +452,8 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
-        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide
+        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide, not
+                                                                        // the config
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
                          osh_q_family_of(v->ck->config)};

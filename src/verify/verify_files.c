@@ -40,7 +40,7 @@ done:
     return rc;
 }
 
-/* Writes a shape of the manifest like files_shape_text: "[576, 1536]". */
+/* Writes a shape of the manifest in the form of files_shape_text: "[576, 1536]". */
 static void files_listed_shape(char *to, size_t room, const cJSON *list)
 {
     int64_t shape[OSH_MAX_DIMS];
@@ -53,7 +53,7 @@ static void files_listed_shape(char *to, size_t room, const cJSON *list)
 
 typedef struct tensors {
     osh_verify *v;
-    osh_map *listed; // own: their names
+    osh_map *listed; // own: names of tensors
     void *chunk;     // own
 } tensors;
 
@@ -64,7 +64,7 @@ static void files_take_rule(osh_verify *v, const char *rule)
     v->changed |= !strcmp(rule, "changed");
 }
 
-/* osh_json_taken.item: checks a tensor of the manifest. */
+/* Checks a tensor of the manifest. It is an osh_json_taken.item. */
 static osh_status files_check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
@@ -246,7 +246,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     osh_map *known = NULL; // own
     char **names = NULL;   // own
     size_t n = 0;
-    if (!v->manifest && !v->plan) goto done; // nothing lists the files
+    if (!v->manifest && !v->plan) goto done; // there is no list of files
     OSH_TRY(osh_map_new(cx, &known, 32));
     OSH_TRY(files_list_known(cx, known, v));
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));

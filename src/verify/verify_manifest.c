@@ -8,7 +8,7 @@
 #include "output/manifest_text.h"
 #include "verify/verify.h"
 
-/* osh_json_taken.item: stores the recorded error of a module. */
+/* Stores the recorded error of a module. It is an osh_json_taken.item. */
 static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSON *module)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(module, "name");
@@ -19,7 +19,7 @@ static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSO
     return osh_map_put(cx, recorded, name->valuestring, strlen(name->valuestring), bits);
 }
 
-/* Every byte of the manifest must be as the run wrote it. */
+/* Checks that every byte of the manifest is as the run has written it. */
 static osh_status manifest_check_sum(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
 /* verify_source.c - checks the output against its source. It makes the plan again from the source
- * and the output's recipe.yaml, so it does not have to trust the manifest or the config. */
+ * and the output's recipe.yaml, so it need not trust the manifest or the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 #include "schedule/tuning.h"
 #include "verify/verify.h"
 
-/* Returns a field of the identity in the manifest. */
+/* Returns a field of the identity that the manifest contains. */
 static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
 }
 
-/* Splits the value of --only that the run recorded, one pattern a line. */
+/* Splits the recorded value of --only, which has one pattern per line. */
 static osh_status source_take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
 {
     osh_status rc = OSH_OK;
@@ -68,8 +68,8 @@ done:
     return rc;
 }
 
-typedef struct json_place { // a difference of two JSON values
-    char path[256];         // "a.b[2]"
+typedef struct json_place { // a difference between two JSON values
+    char path[256];         // such as "a.b[2]"
     char has[160], want[160];
 } json_place;
 
@@ -172,8 +172,8 @@ done:
     return rc;
 }
 
-/* Checks names, shapes, dtypes and shards of the output's tensors. Sets present [n_out] if a tensor
- * has the planned shape and dtype. */
+/* Checks names, shapes, dtypes and shards of the output's tensors. Sets present [n_out] to true for
+ * tensors that have the planned shape and dtype. */
 static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
 {
     osh_status rc = OSH_OK;
@@ -220,10 +220,12 @@ done:
 typedef struct source_sums {
     osh_verify *v;
     bool
-        *listed; // own [tensors of the source]: checked; several output tensors may have one source
+        *listed; // own [tensors of the source]: true if checked; several output tensors may have
+                 // the same source
 } source_sums;
 
-/* osh_json_taken.item: compares the checksum of a source tensor in the manifest with the source. */
+/* Compares the checksum of a source tensor in the manifest with the source. It is an
+ * osh_json_taken.item. */
 static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const source_sums *s = user;
@@ -270,7 +272,7 @@ static bool factors_read(osh_fold *f, const cJSON *text)
 typedef struct factors {
     const osh_plan *p;
     bool *known; // own [folds]
-    int next;    // fold to try first: the manifest has them in the order of the plan
+    int next;    // index of the fold to try first, because the manifest has the order of the plan
 } factors;
 
 static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
@@ -291,7 +293,8 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
 }
 
 /* Takes the factors from the manifest, so that the source is read with them folded in. Later
- * comparisons show if they are the factors of the output. Sets *known if all factors are known. */
+ * comparisons show whether they are the factors of the output. *known: true if all factors are
+ * known. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
@@ -316,7 +319,7 @@ done:
     return rc;
 }
 
-/* Tells the plan that norms were tuned, if the recipe asks for it. Their values are not known
+/* Tells the plan that norms were tuned if the recipe asks for tuning. Their values cannot be known
  * here. */
 static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
@@ -331,7 +334,7 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     osh_status rc = OSH_OK;
     bool differs = false,
          tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
-    char *chunk = NULL; // own: half for the source, half for the output
+    char *chunk = NULL; // own: one half for the source, one for the output
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];

@@ -8,10 +8,10 @@
  *                 These are errors of rounding themselves, so the whole weight has
  *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
  *                 A row has ROW_FACTOR instead of FACTOR, except for one row in ROWS: if an output
- *                 is large for every token, the rest of its row pays for it. No element is off by
- *                 more than half of the range of its codes, or by more than the 16 scales that
- *                 clamping can cause with 4 bits, if these are larger. Columns of dq with zeros
- *                 only do not count: no token reached them, and GPTQ sets them to 0.
+ *                 is large for every token, the rest of its row compensates its error. No element
+ *                 is off by more than half of the range of its codes, or by more than the 16 scales
+ *                 that clamping can cause with 4 bits, if these are larger. Columns of dq that have
+ *                 only zeros do not count: no token has reached them, and GPTQ sets them to 0.
  *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two
  *                 models: 4.4 times for a weight, 64 times or more for one row of 576, 27 scales
  *                 for an element of 8 bits
@@ -38,12 +38,12 @@
 
 #define FACTOR 16.0
 #define ROW_FACTOR 64.0
-#define SPARSE 0.5  // sparsity
+#define SPARSE 0.5  // largest sparsity for which directions are checked
 #define COSINE 0.2  // least cosine of a row
 enum { ROWS = 64 };
-enum { MAX_PER_MODULE = 3 }; // findings of one kind
+enum { MAX_PER_MODULE = 3 }; // most findings of one kind for a module
 
-/* True if c is an integer code of a->bits bits. */
+/* True if c is a valid integer code of a->bits bits. */
 static bool args_have_code(const osh_q_args *a, int c)
 {
     return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1);
@@ -72,7 +72,7 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    bool signs = osh_q_may_be_signed(a); // the modifier, which decides, is known with a plan only
+    bool signs = osh_q_may_be_signed(a); // only a plan has the modifier, which decides
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
                                (double)p->global));
@@ -118,11 +118,11 @@ done:
     return rc;
 }
 
-typedef struct stored { // a module, as the output has it
+typedef struct stored { // a module as it is in the output
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     uint8_t *codes;                          // own
-    osh_tensor *w;                           // own: the source's weight
+    osh_tensor *w;                           // own: weight of the source
 } stored;
 
 static void module_stored_deinit(osh_ctx *cx, stored *s)
@@ -211,18 +211,19 @@ done:
 }
 
 typedef struct errors { // errors of a module's weight
-    float *w, *dq, *rtn; // own [I]: one row of the source, decoded codes, decoded nearest codes
-    bool *live;          // own [I]: columns of dq that are not all 0
-    double err, norm;    // whole weight: |w - dq|^2, |w|^2
-    double removed;      // share of the source's |w|^2 that was pruned before
+    float *w, *dq, *rtn; // own [I]: one row of: the source, decoded codes, decoded nearest codes
+    bool *live;          // own [I]: true for columns of dq that are not all 0
+    double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
+    double removed;      // part of the source's |w|^2 that pruning has removed
     double live_err, expected; // live columns: squared error; that of rounding, plus s^2 / 12
     double worst_row,
-        worst_steps;         // largest error of a row over `expected`; of an element in scales
-    double dot, square;      // live columns of all rows: <w, dq>, |dq|^2
-    double worst_cosine;     // least cosine of a row of w and the same row of dq; 0 if dq is 0
+        worst_steps;         // largest error: of a row relative to `expected`; of an element in
+                             // scales
+    double dot, square;      // <w, dq> and |dq|^2, over the live columns of all rows
+    double worst_cosine;     // least cosine between a row of w and the same row of dq; 0 if dq is 0
     int64_t cosine_row;      // row of worst_cosine
     int64_t bad_row, step_row, step_col,
-        n_bad; // rows and column of the worst; rows above ROW_FACTOR
+        n_bad; // row and column of the largest errors; number of rows above ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
@@ -239,7 +240,8 @@ static void errors_read_row(float *to, const osh_tensor *t, int64_t r, int64_t I
                I);
 }
 
-/* Compares the direction of row r with that of the source's row. It does not depend on scales. */
+/* Compares the direction of row r with that of the source's row. The result does not depend on
+ * scales. */
 static void errors_measure_direction(errors *e, int64_t r, int64_t I)
 {
     double dot = 0, dq = 0, w = 0;
@@ -253,8 +255,8 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Compares the squared error of row r with that of rounding, for each segment of columns that share
- * a scale. */
+/* Compares the squared error of row r with that of rounding, for each run of columns with the same
+ * scale. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -349,8 +351,8 @@ done:
     return rc;
 }
 
-/* Checks the measured errors. solved: codes are not the nearest ones. target: the codes belong to a
- * weight that is not known here. */
+/* Checks the measured errors. solved: true if codes are not the nearest ones. target: true if the
+ * codes belong to a weight that is not known here. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
                                bool solved, bool target)
 {
@@ -403,8 +405,8 @@ done:
     return rc;
 }
 
-/* Prunes w as the run did, if the pruner reads the weight alone; then *known is set. *removed:
- * share of |w|^2 that it removes. */
+/* Prunes w as the run did, if the pruner uses only the weight; *known is then true. *removed: part
+ * of |w|^2 that it removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {
@@ -441,7 +443,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(module_stored_load(cx, &s, v, l));
     if (!(freedom & OSH_FREE_SIGNS)) OSH_TRY(scales_check_signs(cx, v, l->name, &s.params));
     if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
-    if (!known) // codes and scales of another weight than the source's
+    if (!known) // the codes and scales belong to another weight than the source's
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);

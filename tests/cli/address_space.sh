@@ -5,7 +5,7 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer maps terabytes"; exit 77; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-limited() { # KiB, flags: exit code; the output is in log; a run that hangs is killed (137)
+limited() { # arguments: KiB, flags; output goes to log; a run that hangs is killed (137)
     (ulimit -v "$1" && shift && exec timeout -s KILL 120 "$ONESHOT" "$@") >log 2>&1
 }
 compress=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"

@@ -6,7 +6,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, keys of AWQModifier, modifiers after it
+recipe() { # arguments: file, keys of AWQModifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    AWQModifier: {%s}\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 rtn="QuantizationModifier: {scheme: W4A16, ignore: [lm_head]}"
@@ -23,11 +23,11 @@ printf 's_stage:\n  s_modifiers:\n    %s\n' "$rtn" >plain.yaml
 declare -A from=([docs]="$model" [heads]=heads)
 declare -A data=([docs]="$model/data/calibration.jsonl" [heads]=heads/calibration.jsonl)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
-one() { # recipe, model, output
+one() { # arguments: recipe, model, output
     "$ONESHOT" --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
         --max-seq-length 64 --progress none --output "$3" "${@:4}"
 }
-plan() { # recipe, model
+plan() { # arguments: recipe, model
     "$ONESHOT" plan --verbose --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
         --max-seq-length 64 "${@:3}"
 }
@@ -82,7 +82,7 @@ if [ -z "$SANITIZED" ]; then # the outputs are nearer to the model's than after 
     awk "BEGIN {exit !($awq < 0.98 * $rounded)}" || fail "KL divergence $awq, without AWQ $rounded"
 fi
 
-refused() { # keys, modifiers after AWQ, part of the message, flags
+refused() { # arguments: keys, modifiers after AWQ, part of the message, flags
     recipe bad "$1" "$2"
     code=0
     plan bad docs "${@:4}" >msg 2>&1 || code=$?

@@ -6,7 +6,7 @@ calib=$model/data/calibration.jsonl
 rtn=$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml
 gptq=$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml
 n=0
-want() { # exit code, words of the message, flags
+want() { # arguments: exit code, words of the message, flags
     code=$1 words=$2
     shift 2
     set +e

@@ -12,7 +12,7 @@ recipe au W4A16_ASYM ", iters: 30, batch_size: 3, log_period: 20"
 recipe block W4A16 ", iters: 2, unit: block"
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, label
+same() { # arguments: output, label
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
     rm -rf "$1"
 }
@@ -81,7 +81,7 @@ grep -q "batch_size 3 decides nothing" linear.said && ! grep -q "batch_size 3 de
 # Biases that learn: all six of an OPT layer. Threads, tier and a kill do not change the bytes.
 # verify knows that the biases changed.
 "$OSH_TOOLS/tiny_model" opt opt
-tiny() { # output, flags
+tiny() { # arguments: output, flags
     "$ONESHOT" --model opt --recipe bias.yaml --dataset opt/calibration.jsonl --progress none --output "$@"
 }
 printf 's_stage:\n  s_modifiers:\n    AdaQuantModifier:\n      config_groups: {g: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 8}}}\n' >bias.yaml

@@ -4,14 +4,14 @@
 # smallest device memory of the plan suffices. verify finds no fault.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-recipe() { # name, modifier, keys
+recipe() { # arguments: name, modifier, keys
     printf 's_stage:\n  s_modifiers:\n    %s:\n      ignore: ["re:.*lm_head"]\n      unit: block\n      batch_size: 2\n      %s\n' "$2" "$3"
     printf '      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, type: int, strategy: group, group_size: 8}}\n'
 }
 recipe au AutoRoundModifier 'iters: 30' >au.yaml
 recipe ada AdaRoundModifier 'num_iterations: 40' >ada.yaml
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-check() { # case, layers
+check() { # arguments: case, layers
     # sanitizers are slow: they get one family with a state and one with experts
     case "$SANITIZED $1" in
     ' '* | *' mamba2' | *' deepseek_v3') ;;

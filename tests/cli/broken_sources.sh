@@ -5,10 +5,10 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
-make() { # output, arguments
+make() { # arguments: output, then those of oneshot
     "$ONESHOT" --model "$model" --output "$@" --ignore lm_head --progress none >log 2>&1 || fail "$*"
 }
-recipe() { # output, weights, other keys of the group
+recipe() { # arguments: output, weights, other keys of the group
     echo "{\"s_stage\": {\"q_modifiers\": {\"QuantizationModifier\": {\"ignore\": [\"lm_head\"], ${3-}
         \"config_groups\": {\"g\": {\"targets\": [\"Linear\"], $2}}}}}}" >$1.yaml
     "$ONESHOT" --model "$model" --recipe $1.yaml --output $1 --dataset "$data" --num-calibration-samples 1 \
@@ -58,11 +58,11 @@ code=0
 [ $code = 1 ] && grep -q "$attn.k_proj has 254 input features, which groups of 128 do not divide" log || fail "exit $code"
 
 # Scales: NaN and infinity are refused, 0 makes weights of 0, a negative scale multiplies as it is.
-refused() { # part of the message
+refused() { # argument: part of the message
     ! "$ONESHOT" --model bad --scheme W8A16 --ignore lm_head --output made --progress none >log 2>&1 || fail "not refused: $1"
     grep -q -- "$1" log || fail "other words than '$1'"
 }
-plant() { # source, tensor, bytes in hexadecimal
+plant() { # arguments: source, tensor, bytes in hexadecimal
     rm -rf bad made* && cp -r $1 bad
     "$OSH_TOOLS/st_edit" bad fill $attn.k_proj.$2 0 $((${#3} / 2)) $3
 }

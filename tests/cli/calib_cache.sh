@@ -7,7 +7,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 range='observer: layerwise_percentile, observer_kwargs: {first: 90, second: 99, third: 99.9, bins: 16'
-recipe() { # name, more kwargs, keys
+recipe() { # arguments: name, more kwargs, keys
     printf 's_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, %s%s}}}}%s}}\n' "$range" "$2" "${3:-}" >"$1.yaml"
 }
@@ -15,12 +15,12 @@ recipe linears ', exact: true'
 recipe binned ''
 recipe caches ', exact: true' ', kv_cache_scheme: {num_bits: 8, strategy: attn_head, observer: min_mse, observer_kwargs: {exact: true, grid: 10}}'
 job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 --max-seq-length 64 --progress none)
-one() { # recipe, output, flags
+one() { # arguments: recipe, output, flags
     "$ONESHOT" "${job[@]}" --recipe "$1.yaml" --output "$2" "${@:3}" >/dev/null 2>log || { cat log; fail "failed: $*"; }
 }
 sum() { sha256sum <"$1/model.safetensors"; }
 values() { find . -name '*.values' -o -name 'oneshot-scratch'; }
-same() { # recipe, flags
+same() { # arguments: recipe, flags
     one "$1" out "${@:2}"
     [ "$(sum out)" = "$want" ] || fail "other bytes: $*"
     [ -z "$(values)" ] || fail "files are left: $*: $(values)"

@@ -21,7 +21,7 @@ with open("pairs.csv", "w", newline="") as f:
 P
 job=(--model "$model" --scheme W4A16 --method gptq --max-seq-length 48 --progress none --sequential-targets Linear
      --overwrite --restart)
-same() { # reference output, then data and flags
+same() { # arguments: reference output, then data and flags
     "$ONESHOT" "${job[@]}" --output out --dataset "${@:2}" 2>err >/dev/null || fail "$* $(cat err)"
     [ -e "$1.want" ] || cp out/model.safetensors "$1.want"
     cmp out/model.safetensors "$1.want" || fail "$*: other bytes"
@@ -39,7 +39,7 @@ for data in text messages; do
 done
 cmp text.eval messages.eval
 
-refused() { # part of the message, then flags
+refused() { # arguments: part of the message, then flags
     if last_wins "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "taken: $*"; fi
     grep -qF -- "$1" err || fail "$* $(cat err)"
     [ ! -e no ] || fail "an output"

@@ -3,7 +3,7 @@
 # prints the loss of the sample, and a remark about a model that guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
-check() { # wanted exit code, then arguments
+check() { # arguments: wanted exit code, then arguments
     local want=$1 code=0
     shift
     "$ONESHOT" check-model "$@" >out 2>err || code=$?

@@ -7,7 +7,7 @@ tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
 tools=$OSH_TOOLS
 "$tools/make_model" untied hidden=96 intermediate=144 heads=3 kv=3 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
 oneshot() { "$ONESHOT" "$@" --progress none; }
-want() { # exit code, words of the message, flags
+want() { # arguments: exit code, words of the message, flags
     local code=$1 words=$2 got=0
     shift 2
     oneshot "$@" --output out >stdout 2>stderr || got=$?
@@ -44,7 +44,7 @@ want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
 # Bits, groups, zero points.
-groups() { # flags of the weights in a recipe, flags of the command line
+groups() { # arguments: flags of the weights in a recipe, flags of the command line
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
         "$1" >r.yaml
     shift

@@ -11,7 +11,7 @@ one() {
 one plain >plain.said 2>plain.told
 [ -s plain.said ] && [ -s plain.told ] || { echo "no message: the test cannot fail"; exit 1; }
 sums plain >want
-check() { # closed descriptors, exit code
+check() { # arguments: closed descriptors, exit code
     [ "$2" = 0 ] || { echo "with $1 closed: exit $2"; exit 1; }
     sums out >got
     diff -u want got || { echo "with $1 closed: other files"; exit 1; }

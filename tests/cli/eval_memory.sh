@@ -7,7 +7,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output quantized --progress none >/dev/null
 cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md" >text.txt
-check() { # flags
+check() { # arguments: flags
     local job=(eval --dataset text.txt --max-seq-length 128 --threads 2 --progress none "$@")
     if "$ONESHOT" "${job[@]}" --host-memory 4MiB 2>err; then fail "4 MiB are enough: $*"; fi
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)

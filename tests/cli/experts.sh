@@ -104,14 +104,14 @@ assert sparse == {"method": "prune", "num_experts": [4] * c["num_hidden_layers"]
 P
 done
 
-refused() { # exit code, part of the message, arguments
+refused() { # arguments: exit code, part of the message, then those of oneshot
     local exit=$1 text=$2 rc=0
     shift 2
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ $rc = "$exit" ] && grep -q -- "$text" said || fail "$rc, and '$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }
-with() { # keys: makes a recipe with them
+with() { # argument: keys; makes a recipe with them
     printf 'REAP_stage:\n  REAP_modifiers:\n    REAPPruningModifier: {%s}\n' "$1" >with.yaml
     echo with.yaml
 }

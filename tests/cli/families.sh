@@ -5,11 +5,11 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
 gptq_recipe 8 8 >recipe.yaml
-perplexity() { # model
+perplexity() { # argument: model
     "$ONESHOT" eval --model "$1" --dataset "$case/calibration.jsonl" --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
 codes() { grep -o '"[^"]*weight_packed"' "$1/oneshot-manifest.json" | sort -u | wc -l; }
-check() { # case, Linears in a layer, layers, other Linears
+check() { # arguments: case, Linears in a layer, layers, other Linears
     case=$1
     case "$SANITIZED $case" in # sanitizers are slow: they get one family of each kind
     ' '* | *' gemma3' | *' phi3_longrope' | *' gpt_neox' | *' opt_after' | *' qwen2_moe') ;;

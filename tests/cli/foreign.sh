@@ -11,14 +11,14 @@ cp -r "$model" m && chmod -R u+w m
 cp m/data/calibration.jsonl data.jsonl
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
-killed() { # number of a disk call; arguments of one()
+killed() { # arguments: number of a disk call, then those of one()
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
-state() { # a write into a file changes its time
+state() { # prints all files; a write into a file changes its time
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-refused() { # part of the message; arguments of one(): exit code 2, and no file changes
+refused() { # arguments: part of the message, those of one(); exit code 2, and no file changes
     state >../before
     local code=0
     one "${@:2}" >../log 2>&1 || code=$?
@@ -108,7 +108,7 @@ mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
 # An output that contains the model, the data, the recipe or another input, by any path.
-inside() { # path in o, flag: moves an input there
+inside() { # arguments: path in o, flag; moves an input there
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
     mv o/x "$1"

@@ -9,10 +9,10 @@ sleep 0.2 # a file that has just been made is read again at the seal
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 run() { "$ONESHOT" "${job[@]}" --progress none --output out "$@"; }
 sums() { (cd out && sha256sum ./*.safetensors); }
-number() { # a number of the plan
+number() { # argument: key; prints its number in plan.json
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-reads() { # flags: bytes read, and bytes of the source in the plan
+reads() { # arguments: flags; prints the bytes read, and the bytes of the source in the plan
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)
     rm -rf out

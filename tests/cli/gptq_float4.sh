@@ -7,7 +7,7 @@ export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
-one() { # scheme, quality, output
+one() { # arguments: scheme, quality, output
     "$ONESHOT" --model "$model" --scheme $1 --quality $2 "${data[@]}" --progress none --output "$3" "${@:4}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

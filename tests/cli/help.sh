@@ -45,7 +45,7 @@ grep -q '^--group-size N$' list
 grep -q -- '^  --per-token ' list
 
 # Did you mean.
-meant() { # part of the message, exit code, command line
+meant() { # arguments: part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
     [ $code = "$2" ] || fail "${*:3}: exit $code"
@@ -75,7 +75,7 @@ meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 # Completion.
 "$ONESHOT" completion bash >bash.sh
 bash -n bash.sh
-complete_line() { # words; the last one is completed
+complete_line() { # arguments: words; the last one is completed
     bash -c 'source bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _oneshot; printf "%s\n" "${COMPREPLY[@]}"' - oneshot "$@"
 }
 [ "$(complete_line pl)" = plan ] || fail "$(complete_line pl)"

@@ -28,7 +28,7 @@ sed -i 's/"LlamaForCausalLM"/"Local"/' org/tiny/config.json
 "$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory is there"
 rm -r org
 
-refused() { # part of the message, command
+refused() { # arguments: part of the message, command
     local want=$1 code=0; shift
     "$@" >out 2>err || code=$?
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"

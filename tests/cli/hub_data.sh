@@ -15,7 +15,7 @@ read -r hub cdn <ports
 export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
 export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
-run() { # output, data
+run() { # arguments: output, data
     "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --max-seq-length 32 --progress none --output "$@" >/dev/null
 }
 rows() { echo "home/oneshot/rows/$1.jsonl"; }
@@ -73,7 +73,7 @@ ls home/oneshot/rows/HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A1%5D%2
 plan --dataset unready/data --splits 'train[:2]'
 grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
 
-refused() { # exit code, part of the message, arguments
+refused() { # arguments: exit code, part of the message, then those of oneshot
     local want=$1 says=$2 code=0
     shift 2
     "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || code=$?
@@ -98,7 +98,7 @@ refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-colu
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
 # --host-memory holds while the server answers: rows of 200,000 numbers, 16 MB each as trees.
-most() { # MiB that the program may use (with python3's own at its start), command
+most() { # arguments: MiB that the program may use (with python3's own at its start), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])

@@ -22,12 +22,12 @@ unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
 repo() { echo "home/hub/models--$1--tiny"; }
-pull() { # in the background: fault[@revision], variables
+pull() { # in the background; arguments: fault[@revision], variables
     local name=${1%@*} revision=${1#"${1%@*}"}
     shift
     (code=0; env "$@" "$ONESHOT" pull "$name/tiny$revision" --progress none >"$name.out" 2>"$name.err" || code=$?; echo $code >"$name.exit") &
 }
-whole() { # repository: it has the files of the model and no others
+whole() { # argument: a repository, which must have the files of the model and no others
     local at; at=$(repo "$1")/snapshots/$first
     [ "$(cat "$1.exit")" = 0 ] || fail "$1: $(cat "$1.err")"
     [ "$(cat "$1.out")" = "$PWD/$at" ] || fail "$1: $(cat "$1.out")"
@@ -38,7 +38,7 @@ whole() { # repository: it has the files of the model and no others
     [ "$(cat "$(repo "$1")/refs/main")" = $first ] || fail "$1: no ref"
     ! ls "$(repo "$1")/blobs" | grep incomplete || fail "$1: a part is left"
 }
-refused() { # repository, part of the message
+refused() { # arguments: repository, part of the message
     [ "$(cat "$1.exit")" = 1 ] && grep -qF -- "$2" "$1.err" || fail "$1: exit $(cat "$1.exit"), $(cat "$1.err"), wanted: $2"
     [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
 }
@@ -140,7 +140,7 @@ grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat lo
 
 # A large file in parallel ranges: all bytes are right and none stays in memory, with a cut range, a
 # wrong byte in the first range, a server that ignores ranges, and after a kill.
-large() { # fault: pulls into large/
+large() { # argument: fault; pulls into large/
     HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"
     [ "$(ls "large/models--$1--large/blobs" | wc -l)" = 2 ] || fail "$1/large: $(ls "large/models--$1--large/blobs")"

@@ -16,11 +16,11 @@ while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_HOME
 export HF_ENDPOINT=http://127.0.0.1:$hub NO_PROXY=127.0.0.1,localhost HF_HUB_DISABLE_XET=1 HF_HUB_DOWNLOAD_TIMEOUT=600 HF_HUB_ETAG_TIMEOUT=600
-snapshot() { # cache, repository, offline
+snapshot() { # arguments: cache, repository, offline
     HF_HOME=$PWD/$1 HF_HUB_OFFLINE=$3 "$python" -c 'import sys; from huggingface_hub import snapshot_download
 print(snapshot_download(sys.argv[1], local_files_only=sys.argv[2] == "1"))' "$2" "$3" 2>err || fail "$2: $(cat err)"
 }
-same() { # directory
+same() { # argument: directory
     for file in m/*; do cmp "$file" "$1/$(basename "$file")" || fail "$1: $file"; done
 }
 

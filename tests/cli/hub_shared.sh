@@ -19,17 +19,17 @@ unset HUGGING_FACE_HUB_TOKEN HF_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
 export HF_ENDPOINT=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 NO_PROXY=127.0.0.1
 commit=c0ffee0000000000000000000000000000000000
-whole() { # snapshot
+whole() { # argument: a snapshot, which must have all files
     (cd m && find . -type f) | while read -r file; do cmp "m/$file" "$1/$file" || exit 1; done || fail "$1: $(ls -lR "$1")"
 }
-refused() { # part of the message, command
+refused() { # arguments: part of the message, command
     local want=$1 code=0; shift
     "$@" >out 2>err || code=$?
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# Killed while one file is missing, for each file in turn; found by its commit, offline and then
-# online.
+# A pull is killed while one file is missing, for each file in turn. The model is then named by its
+# commit, offline and then online.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do
     [ -e "m/$file" ] || continue

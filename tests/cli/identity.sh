@@ -34,7 +34,7 @@ for field in program 'source config.json' 'source model.safetensors' 'source tok
     grep -qx "$field" fields || fail "no field '$field': $(tr '\n' ' ' <fields)"
 done
 if grep -qE '^(time|stamp) of' fields; then fail "an output depends on the time or the path of its source"; fi
-changed() { # the field that shows the change, flags
+changed() { # arguments: the field that shows the change, flags
     local field=$1 code=0
     one "${@:2}" >/dev/null 2>err || code=$?
     [ $code = 2 ] && grep -qF "of this run $field " err || fail "$field: exit $code, $(cat err)"

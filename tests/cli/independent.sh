@@ -7,7 +7,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifiers: one stage each, since some have the same name
+recipe() { # arguments: file, modifiers; one stage each, since some have the same name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"
@@ -23,7 +23,7 @@ recipe gates "$gates"
 recipe smooth "$smooth" "QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe pruned "SparseGPTModifier: {sparsity: 0.5, targets: ['re:.*down_proj']}" "$down"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
-one() { # recipe, output, flags
+one() { # arguments: recipe, output, flags
     rm -rf "$2"
     last_wins "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --pipeline independent \
         --output "$2" "${@:3}" >log 2>&1

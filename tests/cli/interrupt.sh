@@ -10,7 +10,7 @@ export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 most=1 # second of processor time, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
 may_be=  # done: the command may have finished by then
-stopped() { # label, words of the command: the command must stop when asked
+stopped() { # arguments: label, words of the command; it must stop when asked
     local code=0
     rm -f after
     INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >said 2>log || code=$?
@@ -59,7 +59,7 @@ tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
 "$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "after a call that hangs: $(cat log)"
 
 # Other commands, at their first read and in the middle.
-reads() { # words of the command: prints its number of reads
+reads() { # arguments: words of the command; prints its number of reads
     INJECT_CALLS=reads INJECT_COUNT=count LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "$@" >/dev/null && cat count
 }
 "$ONESHOT" --model "$model" --ignore lm_head --scheme W8A16 --max-shard-size 1MB --output sharded --progress none >/dev/null

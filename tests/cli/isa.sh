@@ -3,14 +3,14 @@
 # set. All sets give nearly the same perplexity. A set that the CPU lacks is refused by name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-run() { # output, flags
+run() { # arguments: output, flags
     out=$1
     shift
     "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" --overwrite "$@" >/dev/null
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
-perplexity() { # set
+perplexity() { # argument: set
     "$ONESHOT" eval --isa "$1" --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 128 \
         --max-windows 8 --progress none | tail -1 | cut -d' ' -f2
 }

@@ -18,13 +18,13 @@ declare -A how=(
     [basic]="--scheme W8A16 --method gptq --pipeline basic --sum-groups 1"
 )
 names=(gptq asym gptq int8 rtn fp8 gptq basic)
-one() { # kind of job, output
+one() { # arguments: kind of job, output
     last_wins "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, wanted sums, label
+same() { # arguments: output, wanted sums, label
     sums "$1" >got.txt
     diff -u "$2" got.txt >diff.txt || { echo "$3: other files than those of a run without"; cat diff.txt; exit 1; }
     [ ! -e "$1.oneshot-partial" ] || { echo "$3: the partial directory is still there"; exit 1; }
@@ -110,7 +110,7 @@ leave() { # makes a partial directory with some work in it
     INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out "$@" >/dev/null 2>&1 || true
     [ -e out.oneshot-partial/oneshot-journal ]
 }
-flip() { # file, offset
+flip() { # arguments: file, offset
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
     printf "\\x$(printf %02x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
@@ -164,7 +164,7 @@ leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'another process is writing it' log || { echo "two processes: exit $code"; cat log; exit 1; }
-refused() { # named field, flags
+refused() { # arguments: named field, flags
     code=0
     one gptq out "${@:2}" >log 2>&1 || code=$?
     [ $code = 2 ] && grep -q "was begun by another run: $1 is" log || { echo "$1: exit $code"; cat log; exit 1; }

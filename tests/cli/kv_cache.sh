@@ -6,7 +6,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
-recipe() { # file, modifier, keys
+recipe() { # arguments: file, modifier, keys
     printf 's_stage:\n  s_modifiers:\n    %s: {%s}\n' "$2" "$3" >"$1.yaml"
 }
 recipe gptq GPTQModifier "scheme: W4A16, ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float}"

@@ -4,13 +4,13 @@ set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 check() { python3 "$OSH_SOURCE_DIR/scripts/check_layers.py" "$@" >said 2>&1; }
-refused() { # part of the message, arguments
+refused() { # arguments: part of the message, then those of check_layers.py
     local words=$1
     shift
     if check "$@"; then echo "'$words' passes"; exit 1; fi
     grep -qF -- "$words" said && grep -q ', 1 wrong$' said || { echo "wanted '$words' alone:"; cat said; exit 1; }
 }
-object() { # file of src/, functions it defines, functions it calls
+object() { # arguments: file of src/, functions it defines, functions it calls
     local name to=objects/CMakeFiles/osh_${1%%/*}.dir/src/$1.o
     mkdir -p "$(dirname "$to")"
     { for name in $3; do echo "void $name(void);"; done; for name in $2; do echo "void $name(void); void $name(void) { "
@@ -38,7 +38,7 @@ refused '4 files call each other in a circle: run/pace.c run/solve.c run/stats.c
 
 cp -r "$OSH_SOURCE_DIR/src" "$OSH_SOURCE_DIR/include" .
 check . || { cat said; exit 1; }
-changed() { # part of the message, line, file: appends the line to the file
+changed() { # arguments: part of the message, line, file; appends the line to the file
     cp "src/$3" kept
     echo "$2" >>"src/$3"
     refused "$1" .

@@ -12,7 +12,7 @@ short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
-run() { # flags: prints the checksum
+run() { # arguments: flags; prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial
@@ -66,7 +66,7 @@ echo 's_modifiers: {REAPPruningModifier: {sparsity: 0.5}}' >reap.yaml
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 experts=8 topk=2 layers=2 vocab=256 \
     samples=6 tokens=32
 head -c 3000 "$OSH_SOURCE_DIR/README.md" >eval.txt
-passes() { # label, job: it passes with the named budget; with a MiB less nothing is written
+passes() { # arguments: label, job; it passes with the named budget, and not with a MiB less
     local of=$1 least
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi

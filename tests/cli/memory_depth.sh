@@ -8,7 +8,7 @@ shape="hidden=512 intermediate=1024 heads=8 kv=4 vocab=1024 samples=2 tokens=64"
 "$OSH_TOOLS/make_model" shallow $shape layers=2 >/dev/null
 "$OSH_TOOLS/make_model" deep $shape layers=10 >/dev/null
 layer=$(stat -c %s deep/model-00005-of-*.safetensors)
-check() { # flags
+check() { # arguments: flags
     for model in shallow deep; do
         job=(--model $model --scheme W4A16 --ignore lm_head --threads 2 "$@")
         case "$*" in *gptq*) job+=(--dataset $model/calibration.jsonl) ;; esac

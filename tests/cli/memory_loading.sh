@@ -5,7 +5,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: none of them is new. ' | tr -d '\n'); }
-held() { # name, MiB, arguments: the run keeps to this budget
+held() { # arguments: name, MiB, then those of oneshot; the run keeps to this budget
     local name=$1 budget=$2
     shift 2
     [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's memory counts as the program's

@@ -7,7 +7,7 @@ fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" wide hidden=1024 intermediate=5120 heads=8 kv=4 layers=1 vocab=45000 samples=4 tokens=64
 "$OSH_TOOLS/make_model" long hidden=512 intermediate=256 heads=8 kv=8 layers=1 vocab=1024 samples=512 tokens=256
 gptq="--scheme W4A16 --method gptq --ignore lm_head"
-check() { # model, least MiB, flags
+check() { # arguments: model, least MiB, flags
     local model=$1 least=$2 name="$*"
     shift 2
     local job=(--model $model "$@")
@@ -86,7 +86,7 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 rm -rf out
 # Jobs of a few MiB, in which predicted memory that is never allocated would show. A job of 0.1 s
 # can end between two looks at its memory: it runs up to three times, and the best peak counts.
-small() { # hundredths, model, flags: the prediction is at most so much of the measured peak
+small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)

@@ -125,7 +125,7 @@ assert 2 * loss("MXFP6A16") < loss("MXFP8") and loss("W8A8") < loss("MXFP8"), "i
 P
 }
 
-refused() { # part of the message, arguments
+refused() { # arguments: part of the message, then those of oneshot
     local text=$1 rc=0
     shift
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?

@@ -16,7 +16,7 @@ clean() {
     local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
     if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi
 }
-says() { # a file, its wanted text
+says() { # arguments: a file, its wanted text
     clean "$1"
     grep -qF -- "$2" "$1" || fail "$1 has no '$2': $(cat "$1")"
 }

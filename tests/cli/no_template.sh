@@ -25,7 +25,7 @@ tr -d '\n ' <out/config.json |
 "$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
 
 # Codes on modules for which no loader takes them.
-planted() { # module, its new name, what it is, commands on the config
+planted() { # arguments: module, its new name, what it is, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
     sed -i "${4:-}" f/config.json

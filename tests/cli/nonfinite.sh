@@ -3,22 +3,22 @@
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-begins() { # file, tensor: offset of its first byte
+begins() { # arguments: file, tensor; prints the offset of its first byte
     header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
     at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
     echo $((8 + header + at))
 }
-plant() { # copy, tensor, element, two bytes of BF16 in octal
+plant() { # arguments: copy, tensor, element, two bytes of BF16 in octal
     rm -rf "$1" && cp -r "$model" "$1" && chmod -R u+w "$1"
     printf "$4" | dd of="$1/model.safetensors" bs=1 seek=$(($(begins "$1/model.safetensors" "$2") + 2 * $3)) conv=notrunc status=none
 }
-run() { # model, output, flags
+run() { # arguments: model, output, flags
     from=$1 to=$2
     shift 2
     last_wins "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
         --progress none --output "$to" "$@" >/dev/null 2>stderr.txt
 }
-refused() { # label, part of the message; then the arguments of run()
+refused() { # arguments: label, part of the message, then those of run()
     want=$1
     shift
     if run "$@"; then echo "accepted: $want"; exit 1; fi

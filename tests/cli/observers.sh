@@ -4,10 +4,10 @@
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --progress none)
-recipe() { # name, modifier, weights' arguments, more
+recipe() { # arguments: name, modifier, weights' arguments, more
     printf 's_stage:\n  s_modifiers:\n    %s:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n%s' "$2" "$3" "${4:-}" >"$1.yaml"
 }
-same() { # name: two more runs, one of them with the smallest budget
+same() { # argument: name; two more runs, one of them with the smallest budget
     local least
     if "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" --threads 3 --host-memory 4MiB 2>err >/dev/null; then
         echo "$1: 4 MiB are enough"; exit 1
@@ -34,7 +34,7 @@ grep -q '"observer": "imatrix_mse"' rtn/config.json
 grep -A2 '"observer_kwargs"' gptq/config.json | grep -q '"grid": 40'
 "$ONESHOT" --model "$model" --recipe plain.yaml --output plain --progress none >/dev/null
 ! cmp -s rtn/model.safetensors plain/model.safetensors || { echo "the inputs weigh nothing"; exit 1; }
-static() { # observer, its arguments
+static() { # arguments: observer, its arguments
     printf '          input_activations: {num_bits: 8, symmetric: false, dynamic: false, observer: %s, observer_kwargs: {%s}}\n' "$@"
 }
 int8='num_bits: 8, strategy: channel'
@@ -51,7 +51,7 @@ head -4 "$model/data/calibration.jsonl" >four.jsonl
 "$ONESHOT" eval --model narrow --dataset four.jsonl --max-seq-length 64 --progress none >log || { cat log; exit 1; }
 grep -q '^perplexity' log
 
-want() { # message, flags
+want() { # arguments: message, flags
     local pattern=$1
     shift
     if "$ONESHOT" --model "$model" --output none "$@" >log 2>&1; then echo "accepted: $*"; exit 1; fi

@@ -6,13 +6,13 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 one() { "$ONESHOT" --progress none "$@" >log 2>&1 || fail "exit $?: $*"; }
-refused() { # exit code, part of the message, arguments
+refused() { # arguments: exit code, part of the message, then those of oneshot
     local code=0
     "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
 }
 verify() { "$ONESHOT" verify "$@" >log 2>&1 || fail "verify $*"; }
-equal() { # tensors of A and B with matching names have the same bytes; their wanted number
+equal() { # arguments: A, B, regex, N; A and B have N matching tensors, with the same bytes
     "$ONESHOT" inspect "$1" | awk -v re="$3" '$1 ~ re {print $1}' >names
     [ "$(wc -l <names)" = "$4" ] || fail "$(wc -l <names) tensors match $3, wanted $4"
     while read -r name; do

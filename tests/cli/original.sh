@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=7
 fail() { echo "$*"; exit 1; }
-recipe() { # target
+recipe() { # argument: target
     printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: %s}\n' "$1"
 }
 recipe quantized >quantized.yaml
@@ -17,7 +17,7 @@ job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.
      --max-seq-length 64 --progress none --threads 2)
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
 sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
-run() { # flags: prints the checksum
+run() { # arguments: flags; prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
     sum out
     rm -rf out out.oneshot-partial
@@ -29,7 +29,7 @@ linears=$(run --sequential-targets Linear)
 [ "$linears" != "$base" ] || fail "Linears as targets change nothing"
 
 rounds=0 segments=0
-same() { # wanted, flags
+same() { # arguments: wanted, flags
     local wanted=$1
     shift
     case "${SANITIZED:-0} $*" in 1*threads* | 1*prefetch* | 1*zstd*) return ;; esac # sanitizers are slow

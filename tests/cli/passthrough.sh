@@ -3,7 +3,7 @@
 # Budgets, cuts and second passes do not change it.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-scales() { # output, ending of the name: prints the F32 or BF16 numbers
+scales() { # arguments: output, ending of the name; prints the F32 or BF16 numbers
     python3 - "$@" <<'P'
 import json, struct, sys
 with open(sys.argv[1] + "/model.safetensors", "rb") as f:
@@ -16,7 +16,7 @@ with open(sys.argv[1] + "/model.safetensors", "rb") as f:
         print(struct.unpack("<f", struct.pack("<I", bits))[0])
 P
 }
-run() { # model, recipe, output, flags
+run() { # arguments: model, recipe, output, flags
     "$ONESHOT" --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" --progress none --output "$3" "${@:4}" >/dev/null 2>log ||
         { cat log; fail "failed: $*"; }
 }
@@ -62,7 +62,7 @@ plan phi3 attention --calib-passthrough slicer | grep -q 'slicer is no op: want 
 
 # An input: DeepSeek's attention appends zeros to each head's values, and a slice removes them. The
 # ends of the range are the same, percentiles differ.
-acts() { # observer, kwargs
+acts() { # arguments: observer, kwargs
     echo "s_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $1, observer_kwargs: {$2}}}}}}"
 }

@@ -14,10 +14,10 @@ ln d/rows.jsonl rows.log
 ln -s ../r.yaml sub/recipe.log
 # an empty file may be overwritten, but not if it is an input
 : >d/empty.jsonl && ln d/empty.jsonl empty.log
-state() { # a write into a file changes its time
+state() { # prints all files; a write into a file changes its time
     find . -not -name . -not -name said -printf '%y %p %i %n %s %T@\n' | sort
 }
-refused() { # part of the message, arguments: exit code 2, and nothing is written
+refused() { # arguments: part of the message, then those of oneshot; exit code 2, and nothing is written
     local text=$1 rc=0 was
     shift
     was=$(state)
@@ -58,7 +58,7 @@ cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 [ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
 
 # Flags that are given twice.
-twice() { # flag, its two values, arguments
+twice() { # arguments: flag, its two values, then those of oneshot
     refused "$1 was given twice: '$2' and '$3'" "${@:4}"
 }
 twice --dataset a b "${job[@]:0:4}" --dataset a --dataset b --output o2

@@ -32,7 +32,7 @@ done <rows
 tail -n 1 plan | grep -qE '^needs: host memory [0-9.]+ MB, disk 3\.[0-9] MB; about [0-9ms]+ with [0-9]+ threads' || fail "needs: $(cat plan)"
 
 # The run and the plan refuse the job with the same message, and neither leaves a file.
-both() { # part of the message, flags
+both() { # arguments: part of the message, flags
     local words=$1 code
     shift
     for command in "" plan; do

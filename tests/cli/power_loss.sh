@@ -18,7 +18,7 @@ declare -A how=( # with a budget, source and output bypass the page cache
     [restart]="--scheme W4A16 --method gptq $data" # over the same state, with --restart
     [over]="--scheme W4A16 --overwrite" # over a finished output
 )
-one() { # kind, flags: runs in the working directory
+one() { # arguments: kind, flags; runs in the working directory
     timeout -s KILL 60 "$ONESHOT" --model "$here/tiny" ${how[$1]} --ignore lm_head --max-shard-size 200kB --progress none \
         --threads 1 --output out "${@:2}"
 }

@@ -9,7 +9,7 @@ one() {
         --output out --progress none "$@" >/dev/null
 }
 report() { "$ONESHOT" report "$@"; }
-fails() { # exit code, part of the message, the command
+fails() { # arguments: exit code, part of the message, the command
     local code=0
     "${@:3}" >said 2>err || code=$?
     [ $code = "$1" ] && grep -q -- "$2" err || { echo "wanted $1 and '$2' of: ${*:3}"; cat err; exit 1; }

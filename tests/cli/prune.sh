@@ -5,7 +5,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifiers
+recipe() { # arguments: file, modifiers
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "${3:-}" >"$1.yaml"
 }
 sparse='SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:4", ignore: ["re:.*lm_head"]}'
@@ -16,7 +16,7 @@ recipe wanda "WandaPruningModifier: {sparsity: [0.3, 0.4, 0.5, 0.6], targets: Ll
 recipe any "SparseGPTModifier: {sparsity: 0.6, block_size: 64, preserve_sparsity_mask: true, targets: ['re:.*mlp']}"
 recipe least "MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.4, targets: ['re:.*layers.*']}"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
-one() { # recipe, output
+one() { # arguments: recipe, output
     local d=("${data[@]}")
     [ "$1" != least ] || d=()
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${d[@]}" --progress none --output "$2" "${@:3}"
@@ -126,7 +126,7 @@ one owl plain | grep -q 'is finished' || fail "OWL: not known again"
 rm -rf plain
 echo "outliers of layers"
 
-refused() { # modifiers, part of the message, flags
+refused() { # arguments: modifiers, part of the message, flags
     recipe bad "$1" "${4:-}"
     code=0
     "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" ${3:-} >msg 2>&1 || code=$?

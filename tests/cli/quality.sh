@@ -5,7 +5,7 @@ set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-run() { # output, flags
+run() { # arguments: output, flags
     out=$1
     shift
     ${before:-} "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 \

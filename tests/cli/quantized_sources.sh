@@ -9,7 +9,7 @@ data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
 gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 4 --max-seq-length 64 "$@"; }
-refused() { # exit code, part of the message, arguments
+refused() { # arguments: exit code, part of the message, then those of oneshot
     local code=0
     last_wins "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
@@ -20,7 +20,7 @@ cp -r packed fp8
 for name in $("$ONESHOT" inspect packed | awk '$1 ~ /\.weight_scale$/ {print $1}'); do
     "$OSH_TOOLS/st_edit" fp8 rename "$name" "${name}_inv"
 done
-config() { # the value of quantization_config
+config() { # argument: the value of quantization_config
     python3 - "$1" "$2" <<'P'
 import json, sys
 path = sys.argv[1] + "/config.json"

@@ -9,14 +9,14 @@ cp "$model/data/calibration.jsonl" "$model/data/evaluation.txt" .
 mkdir m
 cp "$model"/*.json "$model"/*.safetensors m/
 "$ONESHOT" --model m --scheme W8A16 --ignore lm_head --output sharded --max-shard-size 1MB --progress none >/dev/null
-refused() { # file, its kind, words of the command
+refused() { # arguments: file, its kind, words of the command
     local code=0
     timeout -s KILL 120 "$ONESHOT" "${@:3}" >log 2>&1 </dev/null || code=$?
     [ $code = 1 ] || [ $code = 2 ] || fail "exit $code, $1 is $2: ${*:3}: $(cat log)"
     [ "$2" = "a directory" ] || grep -q "$1: it is $2, want a regular file" log || fail "$1 is $2: ${*:3}: $(cat log)"
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "$1 is $2: ${*:3}: something was begun"
 }
-in_its_place() { # file, words of the command
+in_its_place() { # arguments: file, words of the command
     mv "$1" kept
     mkfifo "$1" && refused "$1" "a pipe" "${@:2}" && rm "$1"
     mkdir "$1" && refused "$1" "a directory" "${@:2}" && rmdir "$1"

@@ -11,7 +11,7 @@ one() { "$ONESHOT" "${job[@]}" "$@"; }
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one --output plain >/dev/null
 sums plain >want
 calls=$(cat calls)
-stopped() { # number of a call, flags: starts a run that stops at this call; pid is its process
+stopped() { # arguments: number of a call, flags; starts a run that stops there; sets pid
     INJECT_AT=$1 INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" "${@:2}" >log 2>&1 &
     pid=$!
     while ! grep -q '^State:.T' /proc/$pid/status; do
@@ -19,7 +19,7 @@ stopped() { # number of a call, flags: starts a run that stops at this call; pid
         sleep 0.02
     done
 }
-goes_wrong() { # part of the message
+goes_wrong() { # argument: part of the message
     local code=0
     kill -CONT $pid
     wait $pid || code=$?

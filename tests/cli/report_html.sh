@@ -111,7 +111,7 @@ for label in ["loss, 1 = rounded to nearest", "modules in the order of execution
 P
 
 [ "${1:-}" = browser ] || exit 0
-shoot() { # page, name of the picture
+shoot() { # arguments: page, name of the picture
     timeout 120 "$BROWSER" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" "${@:2}" \
         "file://$(python3 -c 'import sys, urllib.parse; print(urllib.parse.quote(sys.argv[1]))' "$1")" 2>browser.log
 }

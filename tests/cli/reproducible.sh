@@ -3,7 +3,7 @@
 # that they propagate.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-run() { # output, flags
+run() { # arguments: output, flags
     out=$1
     shift
     "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
@@ -16,7 +16,7 @@ for flags in "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--threads
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
 # The default batch size: a multiple of the threads, and one sample if memory is scarce.
-batch() { # flags: prints the batch size of the plan
+batch() { # arguments: flags; prints the batch size of the plan
     "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'
 }

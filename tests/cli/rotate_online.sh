@@ -5,7 +5,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifier, modifiers after it
+recipe() { # arguments: file, modifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 recipe alone "SpinQuantModifier: {rotations: [R1, R2, R3, R4]}" ""

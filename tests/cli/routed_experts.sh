@@ -19,7 +19,7 @@ for path in glob.glob("model/*.safetensors"):
 else:
     raise SystemExit("no router")
 P
-run() { # output, flags
+run() { # arguments: output, flags
     "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --progress none --output "$@" >log 2>&1 || {
         cat log
         fail "exit $?: $*"
@@ -47,10 +47,10 @@ done
 
 # With enough threads and memory, experts are solved in parallel, one thread each. The run keeps to
 # its budget, and the bytes are the same.
-device() { # key of the plan: its memory or its smallest budgets
+device() { # argument: a key of plan.json; prints the device bytes in its object
     sed -n "/\"$1\"/,/}/s/^ *\"device_bytes\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-same() { # output, a pattern for the number of subgraphs that are solved in parallel, flags
+same() { # arguments: output, pattern for the number of subgraphs solved in parallel, flags
     local want=$1 n=$2
     shift 2
     "$ONESHOT" plan --model model --recipe recipe.yaml --dataset model/calibration.jsonl "$@" --json >plan.json

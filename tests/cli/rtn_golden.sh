@@ -4,7 +4,7 @@
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256
-group() { # name, then the arguments of the weights
+group() { # arguments: name, then the arguments of the weights
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n' "$2" >"$1.yaml"
 }
 group FP8_WEIGHT_CHANNEL 'num_bits: 8, type: float, strategy: channel, symmetric: true'

@@ -17,12 +17,12 @@ with open("other/model.safetensors", "r+b") as f:
     f.seek(at)
     f.write(b)
 P
-one() { # model, output, flags
+one() { # arguments: model, output, flags
     "$ONESHOT" --model "$1" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 3 --max-seq-length 64 --concatenate-data --progress none --threads 1 --output "$2" "${@:3}"
 }
 sum() { sha256sum <"$1/model.safetensors"; }
-killed() { # number of a disk call; arguments of one()
+killed() { # arguments: number of a disk call, then those of one()
     if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "it was not killed"; fi
 }
 one "$model" plain >/dev/null
@@ -47,7 +47,7 @@ rm -r d1 d2
 # Values that were changed by hand are not used: the run starts again from the tokens.
 values() { ls o.oneshot-partial/scratch/*.values | head -n "${1:-1}" | tail -n 1; }
 leave() { killed "$model" o --mem-opt-level 2; }
-goes_on() { # label: the run starts again from the tokens
+goes_on() { # argument: label; the run starts again from the tokens
     one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log || fail "$1: $(cat log)"
     grep -q 'are not complete on the disk: starting from the tokens' log || fail "$1: $(cat log)"
     [ "$(sum o)" = "$(sum plain)" ] || fail "$1: other bytes"

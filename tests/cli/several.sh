@@ -4,7 +4,7 @@
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifiers
+recipe() { # arguments: file, modifiers
     printf 's_stage:\n  s_modifiers:\n' >"$1.yaml"
     printf '    %s\n' "${@:2}" >>"$1.yaml"
 }
@@ -22,7 +22,7 @@ printf '%s\n' 'a_stage:' '  x_modifiers:' '    SmoothQuantModifier: {}' 'b_stage
 printf '%s\n' 'b_stage:' '  y_modifiers:' '    GPTQModifier: {scheme: W8A8, ignore: [lm_head]}' 'a_stage:' \
     '  x_modifiers:' '    SmoothQuantModifier: {}' >backwards.yaml
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
-one() { # recipe, flags
+one() { # arguments: recipe, flags
     rm -rf "$1"
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$1" "${@:2}" >log 2>&1
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, keys of SmoothQuantModifier, modifiers after it
+recipe() { # arguments: file, keys of SmoothQuantModifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {%s}\n    %s\n' "$2" "$3" >"$1"
 }
 gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
@@ -17,7 +17,7 @@ recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_pr
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-budget() { # the plan's smallest device memory, recipe, flags
+budget() { # arguments: the plan's smallest device memory, recipe, flags
     "$ONESHOT" plan --verbose --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
         sed -n 's/^smallest budgets: device memory \([0-9.]*\) MB.*/\1/p'
 }
@@ -92,7 +92,7 @@ sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
 grep -q "the factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
 
-refused() { # keys, modifiers after it, part of the message, flags
+refused() { # arguments: keys, modifiers after it, part of the message, flags
     recipe bad.yaml "$1" "$2"
     code=0
     "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" "${@:4}" >msg 2>&1 || code=$?

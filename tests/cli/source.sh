@@ -8,16 +8,16 @@ declare -A how=(
     [rtn]="--scheme W4A16 --method rtn"
     [gptq]="--scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --num-calibration-samples 4 --max-seq-length 48"
 )
-one() { # kind, output, flags
+one() { # arguments: kind, output, flags
     "$ONESHOT" --model m ${how[$1]} --ignore lm_head --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 calls() { INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null && cat n; }
 sums() { (cd "$1" && sha256sum ./*.safetensors *.json | grep -vE 'oneshot-(report|manifest)'); }
-same() { # output, wanted sums, label
+same() { # arguments: output, wanted sums, label
     sums "$1" >got.txt
     diff "$2" got.txt || { echo "$3: other bytes"; exit 1; }
 }
-fails() { # exit code, part of the message, label, command
+fails() { # arguments: exit code, part of the message, label, command
     local want=$1 says=$2 what=$3 code=0
     shift 3
     "$@" >log 2>&1 || code=$?

@@ -4,7 +4,7 @@ set -euo pipefail
 [ -e "$OSH_TOOLS/first_read.so" ]
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-first_read() { # flags of oneshot: prints seconds of the clock and of processors
+first_read() { # arguments: flags of oneshot; prints seconds of the clock and of processors
     rm -rf out first
     local since=$EPOCHREALTIME
     LD_PRELOAD=$OSH_TOOLS/first_read.so FIRST_READ=first FIRST_READ_SINCE=$since "$ONESHOT" --model "$model" "$@" \

@@ -6,19 +6,19 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # name, scheme, keys of tune
+recipe() { # arguments: name, scheme, keys of tune
     printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: %s, ignore: [lm_head], scale_search: ldl,
         refine: [rescale, descend, fit_scales], tune: %s}\n' "$2" "$3" >"$1.yaml"
 }
 recipe good W2A16 '{steps: 8, rows: 2, code_rate: 0.02, rate: 0.004}'
 recipe wild W2A16 '{steps: 3, rows: 1, code_rate: 0.5, rate: 0.2}'
 recipe none W2A16 0
-job() { # recipe, output, flags
+job() { # arguments: recipe, output, flags
     "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --recipe "$1.yaml" --num-calibration-samples 24 \
         --max-seq-length 96 --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, label
+same() { # arguments: output, label
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
     rm -rf "$1"
 }
@@ -85,7 +85,7 @@ if [ -z "$SANITIZED" ]; then
     rm -rf out
 fi
 
-refused() { # recipe text after GPTQModifier, part of the message, flags
+refused() { # arguments: recipe text after GPTQModifier, part of the message, flags
     printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {ignore: [lm_head], %s}\n' "$1" >bad.yaml
     code=0
     plan bad "${@:3}" >msg 2>&1 || code=$?

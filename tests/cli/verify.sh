@@ -4,7 +4,7 @@
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
-make() { # output, flags
+make() { # arguments: output, flags
     "$ONESHOT" --model "$model" --output "$@" --ignore lm_head --max-shard-size 1MB --progress none >/dev/null
 }
 gptq=(--method gptq --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 --max-seq-length 64)
@@ -48,12 +48,12 @@ cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.ml
 
 q0=model.layers.0.self_attn.q_proj q1=model.layers.1.self_attn.q_proj up2=model.layers.2.mlp.up_proj
 n=0 rewritten=0 alone=0 alone_rewritten=0
-check() { # wanted text in the output, name
+check() { # arguments: wanted text in the output, name
     if "$ONESHOT" verify f --model "$model" >log 2>err; then echo "$2: not found"; exit 1; fi
     grep -qE -- "$1" log || { echo "$2: other findings than '$1'"; cat log err; exit 1; }
     [ "$(wc -l <log)" -gt 1 ] || { echo "$2: no finding is listed"; cat log err; exit 1; }
 }
-fault() { # name, output, message of verify (with the manifest rewritten, too), operations...
+fault() { # arguments: name, output, message of verify, command that plants the fault in f
     local name=$1 base=$2 want=$3
     rm -rf f && cp -r "$base" f
     shift 3
@@ -67,7 +67,7 @@ fault() { # name, output, message of verify (with the manifest rewritten, too), 
     if "$ONESHOT" verify f >log 2>&1; then :; else alone_rewritten=$((alone_rewritten + 1)); fi
 }
 both() { edit f "$@" && edit f index; }
-config() { # sed command: it must change something
+config() { # argument: sed command; it must change something
     sed -i "$1" f/config.json
     ! cmp -s f/config.json "$base/config.json"
 }

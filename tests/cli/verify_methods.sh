@@ -6,7 +6,7 @@ fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
 data=(--dataset model/calibration.jsonl --num-calibration-samples 8 --max-seq-length 64)
 n=0
-spoil() { # name, arguments
+spoil() { # arguments: name, then those of oneshot
     rm -rf out
     "$ONESHOT" --model model --progress none --output out "${data[@]}" "${@:2}" >log 2>&1 || fail "$1"
     "$ONESHOT" verify out --model model >log 2>&1 || fail "$1 is sound"
@@ -19,7 +19,7 @@ spoil() { # name, arguments
         n=$((n + 1))
     done <spoilt
 }
-fault() { # part of the message, arguments of st_edit; found with the source and without
+fault() { # arguments: part of the message, those of st_edit; found with the source and without
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do
@@ -27,7 +27,7 @@ fault() { # part of the message, arguments of st_edit; found with the source and
         grep -q -- "$1" log || fail "other findings than '$1'"
     done
 }
-recipe() { # name, modifiers
+recipe() { # arguments: name, modifiers
     printf 's_stage:\n  s_modifiers:\n' >$1.yaml
     printf '    %s\n' "${@:2}" >>$1.yaml
     spoil $1 --recipe $1.yaml

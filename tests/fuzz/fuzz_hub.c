@@ -7,7 +7,7 @@
 #include "hub/pull.h"
 #include "hub/rows.h"
 
-/* Returns nonzero if a part of the path is ".."; "a../b" has no such part. */
+/* Returns nonzero if a part of the path is "..". The name "a../b" has no such part. */
 static int path_leaves(const char *path)
 {
     size_t n = strlen(path);

@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-static char dir[64]; // in the working directory; has config.json, a.safetensors (x, y),
-                     // b.safetensors (z)
+static char dir[64]; // a directory in the working directory, with config.json, a.safetensors (x, y)
+                     // and b.safetensors (z)
 
 static void file_put(const char *name, const void *bytes, size_t n)
 {

@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own, like all below: lives as long as the process
+static osh_ctx *cx;      // own, like the variables below: live as long as the process
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own

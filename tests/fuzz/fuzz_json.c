@@ -66,7 +66,7 @@ static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree
     osh_json_walk_text(cx, &w, text, n, "fuzz");
     osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
     if (!rc) rc = osh_json_walk_end(&w);
-    CHECK(tree ? !rc : rc || twice); // only a parse finds a key that occurs twice
+    CHECK(tree ? !rc : rc || twice); // a key that occurs twice is found only by a parse
     if (tree) {
         CHECK(!memchr(copy.data, '\n', copy.len));
         CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             CHECK(!osh_json_print(cx, &twice, again, 1));
             CHECK(!strcmp(printed, twice));
             by_values(cx, text, n, tree, false);
-            by_lists(cx, text, n, tree); // changes the tree
+            by_lists(cx, text, n, tree); // by_lists changes the tree, so it comes last
         }
         text_edit(cx, text, n, "a", "[1, {}]");
         text_edit(cx, text, n, "added \"here\"", "null");

@@ -15,13 +15,13 @@
 #include "tokenizer/tok_impl.h"
 
 typedef struct field {
-    const char *s; // view of the input
+    const char *s; // view: the bytes of the input
     size_t n;
 } field;
 
 typedef struct input {
     field kinds, pattern, content, tokens, added, text;
-    size_t at; // position in kinds
+    size_t at; // position in `kinds`
 } input;
 
 enum { MOST_TOKENS = 24 };

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-static osh_ctx *cx;        // own, like ck: lives as long as the process
+static osh_ctx *cx;        // own, like `ck`: lives as long as the process
 static osh_checkpoint *ck; // the model llama_tied
 
 static void open_once(void)
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!rc) rc = osh_graph_from_template(cx, &g, ck, t, NULL);
     if (!rc) rc = osh_partition_new(cx, &p, g, NULL, 0, 1);
     if (!rc) rc = osh_graph_dot(cx, &dot, g, p);
-    if (rc && !*osh_error_text(cx)) abort(); // refused without a reason
+    if (rc && !*osh_error_text(cx)) abort(); // the text was refused without a reason
     osh_free(cx, dot);
     osh_partition_free(cx, p);
     osh_graph_free(cx, g);

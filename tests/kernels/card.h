@@ -32,12 +32,13 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no GPU is there\n");
-        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs this test only for the CUDA column
+        if (getenv("OSH_TEST_CARD")) exit(77); // CTest then runs this test only for the CUDA column
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    d->blocks_apart = getenv("OSH_TEST_APART"); // a memory checker sees the end of each tensor
+    d->blocks_apart = getenv("OSH_TEST_APART"); // so that a memory checker sees the end of each
+                                                // tensor
     return d;
 }
 
@@ -75,7 +76,7 @@ typedef struct carded {
     osh_tensor t;
     uint8_t *room; // own: memory of the GPU
 } carded;
-enum { CARD_GUARD = 512 }; // a multiple of the arena's alignment
+enum { CARD_GUARD = 512 }; // bytes of a guard: a multiple of the arena's alignment
 
 static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {

@@ -28,7 +28,7 @@ static inline void hessian_of(float *h, int64_t I)
  * size. */
 static inline void make_hessian(float *h, int64_t I)
 {
-    static struct { int64_t I; float *h; } made[16]; // own: live until the process ends
+    static struct { int64_t I; float *h; } made[16]; // `h` own: lives until the process ends
     size_t k = 0, n = (size_t)(I * I) * sizeof *h;
 
     while (k < 15 && made[k].I && made[k].I != I) k++;

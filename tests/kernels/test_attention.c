@@ -10,12 +10,12 @@
 /* tests/play/play.h defines it if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
-enum { KEYS = 64, MANY = 70 }; // keys of a tile; more samples than a launch takes
+enum { KEYS = 64, MANY = 70 }; // keys of a tile; samples: more than one launch takes
 
 typedef struct shape {
     osh_attention_attr at;
-    int64_t T[5]; // lengths of the samples; 0: no more
-    float amp;    // amplitude of q and k; 0: 1
+    int64_t T[5]; // lengths of the samples, up to a 0
+    float amp;    // amplitude of q and k; 0 means 1
 } shape;
 
 static const shape shapes[] = {
@@ -27,17 +27,19 @@ static const shape shapes[] = {
     {{2, 2, 96, 0, 0}, {64, 65, 7}},
     {{8, 2, 128, 0, 0}, {65, 1}},
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
-    {{1, 1, 128, 0, 0}, {300}, 4},         // scores of +-50: the maximum moves
-    {{2, 1, 8, 0, 0}, {150}},              // half a step of mma
-    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // columns past the head; a scale
+    {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes between
+                                           // tiles
+    {{2, 1, 8, 0, 0}, {150}},              // 8 columns are half a step of mma
+    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
+                                           // scale is given
     {{2, 2, 104, 0, 0}, {70}},
-    {{2, 2, 64, 1, 0}, {65}},              // windows: each token sees only itself
+    {{2, 2, 64, 1, 0}, {65}},              // a window of 1: each token sees only itself
     {{2, 1, 64, 50, 0}, {300, 40}, 3},     // window shorter than a tile; T = 40 has no limit
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
     {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // one of two bands may see nothing of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // one of the two bands may see no key of a tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };

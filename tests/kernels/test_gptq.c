@@ -7,17 +7,17 @@
 
 typedef struct problem {
     int64_t O, I, block;
-    int bits, group; // group: columns that share a scale, 0: all
+    int bits, group; // `group`: columns that share a scale; 0: all columns
     bool fp8, zero, order, target;
     int64_t row_block;
-    osh_dtype dq, stored; // stored 0: F32
+    osh_dtype dq, stored; // dtypes of dq and of the stored weight; `stored` 0: F32
 } problem;
 
 typedef struct solution {
-    float *w, *u, *scale, *zero, *h; // own; w: the solution
-    float *from;                     // own: the weight before the solve, in f32
+    float *w, *u, *scale, *zero, *h; // own; `w` is the solution
+    float *from;                     // own: the weight before the solve, as f32
     osh_tensor *start;               // own: the weight before the solve
-    osh_tensor target;               // view of from
+    osh_tensor target;               // view of `from`
     int8_t *codes;
     int32_t *col, *perm;
     bool *dead;
@@ -184,7 +184,7 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_cuda_bytes(&g, osh_arena_room(d->arena));
-    osh_ctx *own = NULL; // counts the memory that the call takes
+    osh_ctx *own = NULL; // counts the memory that the call allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -240,7 +240,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
             !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
             apart = fmax(apart, fabs(fast->loss[o] / ref->loss[o] - 1));
     printf("    losses of rows differ by %.2g\n", apart);
-    bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core cuts off: tol_sums
+    bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core cuts off bits of a sum:
+                                                       // tol_sums
     assert_true(apart < (cut ? 6e-5 : 6e-6));
     double loss = 0, ref_loss = 0; // tr(dW H dW^T) = sum of err^2
     for (int64_t o = 0; o < p->O; o++) loss += fast->loss[o], ref_loss += ref->loss[o];
@@ -280,7 +281,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // unchanged
+            else assert_true(s.loss[o] == 0); // a row that is not judged has loss 0
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -480,7 +481,8 @@ static void together_case(osh_ctx *cx, const same_input *c)
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // room for all rows, for some, for the fewest
+    for (int room = 0; room < 3; room++) { // memory for all rows, for some rows, for the smallest
+                                           // number
         osh_device *d = card_open(cx, other + (room == 0   ? most
                                                : room == 1 ? (most + least) / 2
                                                            : least));
@@ -605,7 +607,8 @@ static void test_solve_inputs(void **state)
         {130, 257, 64, 8, 0, .fp8 = true, .row_block = 130, .dq = OSH_BF16, .stored = OSH_BF16},
         /* Each input has one panel. */
         {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16},
-        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // no product
+        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // one column, so no
+                                                                               // product
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);

@@ -108,7 +108,7 @@ static void test_factor_refuses_late(void **state)
     static float h[I * I];
 
     for (int threads = 1; threads < 4; threads++)
-        for (int64_t bad = 255; bad < I; bad += 222) { // in blocks 0, 1 and 2
+        for (int64_t bad = 255; bad < I; bad += 222) { // `bad` is in blocks 0, 1 and 2
             osh_ctx *cx = NULL;
             assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
             make_hessian(h, I);
@@ -138,7 +138,8 @@ static void test_factor_refuses(void **state)
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
         if (!has_column(op, column, d)) continue;
-        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // eigenvalues 3 and -1
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // the eigenvalues are 3
+                                                                           // and -1
         t.data = nan;
         assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
         assert_string_equal(osh_error_text(cx), ""); // the caller damps and tries again
@@ -235,7 +236,8 @@ static void test_permute(void **state)
 enum { TOGETHER = 5 };
 typedef struct several { // matrices on the host, and their factors from a GPU
     int64_t I;
-    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: lower triangle; other numbers above it
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: the matrix in the lower triangle, other
+                                        // numbers above it
     float *diag;   // own [TOGETHER, I] in solving order; not the diagonal of h
     int32_t *perm; // own [TOGETHER, I]
     int bad;       // the matrix that is not positive definite
@@ -366,7 +368,7 @@ static void test_diags(void **state)
 static void test_factor_keeps_upper(void **state)
 {
     (void)state;
-    enum { I = 700 }; // the row that fails comes last, after good blocks
+    enum { I = 700 }; // the bad row is in a late block, after good blocks
     static float h[I * I];
     osh_ctx *cx = NULL;
 

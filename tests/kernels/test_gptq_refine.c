@@ -80,7 +80,7 @@ static float input_at(kind k, int64_t I, int64_t n, int64_t i)
 
 static void make_h(osh_ctx *cx, solution *s, kind k)
 {
-    int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns: H is singular without the
+    int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns, so H is singular without
                                         // damping
     double mean = 0;
     float *x = array(cx, I, 4), *y = array(cx, I, 4);
@@ -237,8 +237,8 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // losses with the whole range, after the reference's search, after the
-                            // kernel's
+            double loss[3]; // losses of the whole range, of the reference's search, and of the
+                            // kernel's search
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
                 osh_gptq_scales_args a = scales_args(&s);
@@ -370,7 +370,7 @@ static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k,
     osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
     r.w = &w.t, r.h = ch.t.data, r.all = all;
     before = osh_arena_used(d->arena);
-    osh_ctx *own = NULL; // counts the memory that the call takes
+    osh_ctx *own = NULL; // counts the memory that the call allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     assert_int_equal(osh_gptq_refine_cuda(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -392,7 +392,7 @@ static void test_card(void **state)
         kind k = i % N_KINDS;
         solution ref = {0}, s[2] = {{0}};
         double loss[3][N_STEPS + 1], all[3];
-        if (p->I > 300) continue; // takes long on the emulated GPU
+        if (p->I > 300) continue; // these take long on the emulated GPU
         solution_open(cx, &ref, p, k);
         solution_start(cx, &ref);
         osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);

@@ -98,7 +98,7 @@ static void test_columns(void **state)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // two slabs of a GPU
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // a GPU computes them in two slabs
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -135,7 +135,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_shift"), &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_target"), &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // W, W + W S, W + W S moved a little
+    for (int k = 0; k < 3; k++) { // 0: W; 1: W + W S; 2: W + W S, with S moved a little
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

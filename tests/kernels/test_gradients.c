@@ -9,14 +9,14 @@
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // tokens; samples begin at 0 and at these (0: no more)
-    int64_t in[5][2];    // widths of values, then shapes of weights ([1] 0: 1-D)
-    int64_t out;         // width; 0: the output is [n]
+    int64_t n, split[2]; // number of tokens; starts of the second and third sample, 0: none
+    int64_t in[5][2];    // for each input its width; for each weight its shape, [1] = 0: 1-D
+    int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
-    float amp;           // amplitude of the inputs; 0: 1
-    int n_out;           // outputs of the forward pass; 0: 1
-    unsigned fixed;      // bit k: in[k] has no gradient
-    unsigned ids;        // bit k: in[k] is I32 [n], targets
+    float amp;           // amplitude of the inputs; 0 means 1
+    int n_out;           // number of outputs of the forward pass; 0 means 1
+    unsigned fixed;      // bit k: in[k] gets no gradient
+    unsigned ids;        // bit k: in[k] has targets, I32 [n]
 } grad_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2",
@@ -103,7 +103,7 @@ static const grad_case cases[] = {
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
-    /* Whole blocks; two cuts of out_features. */
+    /* Whole blocks; out_features is cut in two. */
     {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
     /* More tokens than are packed at a time. */
     {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},
@@ -126,7 +126,8 @@ static const grad_case cases[] = {
     {"join", 7, {3}, {{8, 0}, {5, 0}}, 18, &join_all},
     {"conv1d", 13, {5, 6}, {{35, 0}, {35, 4}, {35, 0}}, 35, &conv, 2},
     {"conv1d", 7, {2}, {{3, 0}, {3, 3}}, 3, &conv_plain},
-    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // a kernel longer than a sample
+    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // the conv kernel is longer than
+                                                                   // a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
@@ -253,7 +254,7 @@ static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 
 static void test_differences(void **state)
 {
-    if (card_alone() || isa_repeats()) return; // looks at the reference alone
+    if (card_alone() || isa_repeats()) return; // this test uses only the reference
     osh_ctx *cx = *state;
     for (int i = 0; i < N_CASES; i++) {
         grad_run r;
@@ -266,7 +267,8 @@ static void test_differences(void **state)
             osh_tensor *way = filled(cx, OSH_F32, n, 0, 30, 1);
             float *u = way->data, *d = r.din[k]->data;
             check_direction(cx, &r, k, u);
-            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // the terms do not cancel
+            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // one sign, so the terms do
+                                                                      // not cancel
             if (n < 2000) check_direction(cx, &r, k, u);
             for (int64_t e = 0; e < n; e++) most = fabsf(d[e]) > fabsf(d[most]) ? e : most;
             for (int64_t e = 0; e < n; e++) u[e] = e == most;
@@ -520,8 +522,8 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
-        bool naught = osh_tensor_numel(want[k]) < 3; // such as a softmax of one key: only rounding
-                                                     // is left
+        bool naught = osh_tensor_numel(want[k]) < 3; // such a gradient may be 0 except for
+                                                     // rounding, as for a softmax of one key
         if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))
             fail_msg("%s, case %d, input %d, %s on the GPU: NMSE %g", c->op, (int)(c - cases), k,
                      osh_dtype_name(dt), e);

@@ -9,14 +9,14 @@
 
 typedef struct op_case {
     const char *op;
-    int64_t n;                   // tokens
-    int64_t in[3], w[3][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output
-                                 // width
-    int64_t split[2];            // samples begin at 0 and at these (0: no more)
-    float amp;                   // values in amp * [-1, 1); 0: 1
+    int64_t n;                   // number of tokens
+    int64_t in[3], w[3][2], out; // widths of inputs; shapes of weights (0: absent; [1] 0: 1-D);
+                                 // width of the output
+    int64_t split[2];            // starts of the second and third sample; 0: none
+    float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // NULL: the defaults of the op
-    const void *without;         // attr without one property: must change the result
-    bool f32;                    // in[0] is F32 with any dtype of the others
+    const void *without;         // like `attr`, but without one property; the result must change
+    bool f32;                    // in[0] is F32, whatever dtype the others have
 } op_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh",
@@ -127,7 +127,7 @@ static const osh_rms_norm_attr plain129 = {.eps = 1e-5, .plain = true},
 static const osh_attention_attr att7h = {6, 2, 7, 0, 0, 0, 5}, att7hw = {6, 2, 7, 3, 0, 0, 5},
                                 att64h = {9, 3, 64, 0, 0, 0, 100},
                                 att16h = {2, 1, 16, 0, 0, 0, 600};
-static osh_rope_attr rope64, rope258; // filled by main
+static osh_rope_attr rope64, rope258; // main fills them
 
 static const op_case cases[] = {
     {"embedding", 1, {1}, {{33, 129}}, 129, .attr = &emb},
@@ -173,8 +173,8 @@ static const op_case cases[] = {
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
-    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // two tiles in a sample
-    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // two panels
+    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // a sample has two tiles
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // has two panels
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
@@ -302,7 +302,7 @@ static const op_case card_cases[] = {
     {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
     {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
     {"rope", 131073, {8}, .out = 8, .attr = &rope8f},
-    {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // packs in both halves
+    {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // the kernel reads both halves as packs
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
@@ -479,7 +479,7 @@ static void test_scratch_and_shapes(void **state)
         size_t live = osh_mem_live(cx);
         assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
         size_t took = osh_mem_peak(cx) - live, said = op->scratch(c->attr, c->in, c->out, c->n, 2);
-        if (took > said + 2048) // rounding of small blocks
+        if (took > said + 2048) // small blocks are rounded up
             fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n,
                      (long long)c->out, took, said);
         op_run_close(cx, &r);
@@ -602,7 +602,7 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
     osh_op_args a = {.in = {&sum.t, &y.t, &route.t}, .out = {&out.t}, .attr = &at};
     const float bad[] = {INFINITY, -INFINITY, NAN}, zero = 0;
     guarded_fill(&sum, 1, 1), guarded_fill(&y, 2, 1), guarded_fill(&route, 3, 1);
-    for (int n = 0; n < N; n += 2) { // rows 0, 2, 4 do not go to expert 1
+    for (int n = 0; n < N; n += 2) { // rows 0, 2 and 4 are not sent to expert 1
         osh_from_f32(osh_elem(&route.t, n * E + 1), dt, &zero, 1);
         for (int i = 0; i < D; i++) osh_from_f32(osh_elem(&y.t, n * D + i), dt, &bad[i % 3], 1);
     }
@@ -611,7 +611,8 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded, then the sum
+        for (int i = n * D; i < (n + 1) * D && !same; i++) { // first the product is rounded, then
+                                                             // the sum
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
             assert_true(value_at(&out.t, i) ==

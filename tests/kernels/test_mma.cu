@@ -18,7 +18,7 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/cuda/mma.cuh"
 
-enum { SEED = 5, STRIDE = 24 }; // elements of shared memory: rows of 8 and a gap
+enum { SEED = 5, STRIDE = 24 }; // elements in a row of shared memory: 8 and a gap
 
 /* ---- kernels of one warp; they write out the layouts that the header states ---- */
 template <class T>
@@ -28,7 +28,7 @@ static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b
     osh_cu_frag_a fa;
     osh_cu_frag_b fb;
     osh_cu_frag_c fc;
-    for (int i = 0; i < 8; i++) { // element i of A
+    for (int i = 0; i < 8; i++) { // i is the index of an element of A
         int row = i < 2 || (i >= 4 && i < 6) ? g : g + 8, col = 2 * t + i % 2 + (i >= 4 ? 8 : 0);
         uint32_t e = a[row * 16 + col];
         fa.r[i / 2] = i % 2 ? fa.r[i / 2] | e << 16 : e;
@@ -84,7 +84,8 @@ template <class T> static __global__ void scalar_kernel(float *exps, uint32_t *t
 /* ---- host ---- */
 static cudaStream_t stream;
 
-static void *gpu_put(const void *from, size_t n_bytes) // copies to the GPU; NULL: only allocates
+static void *gpu_put(const void *from, size_t n_bytes) // copies to the GPU; from == NULL: only
+                                                       // allocates
 {
     char *to = NULL;
     assert_int_equal(cudaMalloc(&to, n_bytes), cudaSuccess);
@@ -201,7 +202,7 @@ template <class T> static void check_scalars(osh_dtype dt)
         float f[2] = {x[i], x[i] + 1};
         uint16_t want[2];
         osh_from_f32(want, dt, f, 2);
-        if (i == 4 && dt == OSH_F16) continue; // beyond its range
+        if (i == 4 && dt == OSH_F16) continue; // the value is too large for F16
         assert_int_equal(twos[i], (uint32_t)want[1] << 16 | want[0]);
     }
 }

@@ -42,7 +42,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     guarded_fill(&x, 1, 1);
-    for (int i = 0; i < 4; i++) { // H has values before; above the diagonal they stay
+    for (int i = 0; i < 4; i++) { // H has values before the call; those above the diagonal stay
         h[i] = guarded_new(one, OSH_F32, 2, width, width);
         guarded_fill(&h[i], 2, 1);
     }
@@ -207,7 +207,7 @@ static void flow_case_run(const flow_case *c)
     for (uint64_t i = 0; i < 2 * ROW * FLOW_K; i++)
         (&w[0][0])[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 2, i));
     for (uint64_t i = 0; i < 2 * ROW; i++) bias[i] = osh_rng_sym(SEED, 3, i);
-    if (c->nan) x[c->k + 1] = 0x7fc1; // the second row is in blocks 0 and 1
+    if (c->nan) x[c->k + 1] = 0x7fc1; // row 1 of x is part of blocks 0 and 1
     for (int k = 0; k < 2; k++)
         for (int64_t p = 0; p < c->n; p += 16)
             osh_pairs_pack_rows(room[k] + p / 16 * osh_pairs_panel(c->k), w[k] + p * c->k, c->k,

@@ -53,7 +53,7 @@ static void ok(osh_status rc)
 
 /* Holds n values that are exact in dt, on the GPU `skip` elements after the start of a block. */
 typedef struct vec {
-    char *room; // own: memory of the arena
+    char *room; // own: memory from the arena
     void *at;
     osh_dtype dt;
     std::vector<float> host;
@@ -95,7 +95,7 @@ static void vec_drop(const vec &v) { osh_device_free(d, v.room); }
 typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
-    bool ta, tb, shared; // shared: one B for the whole batch
+    bool ta, tb, shared; // `shared`: one B for the whole batch
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -293,7 +293,7 @@ static void test_triangles(void **)
         in[at(n - 1, n - 1)] = -1;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
         ok(osh_cuda_potrf(cx, d, &t, &fine));
-        assert_false(fine); // not positive definite
+        assert_false(fine); // the matrix is not positive definite
         osh_device_free(d, t.verdict);
         osh_device_free(d, t.room);
         vec_drop(h);

@@ -18,7 +18,7 @@ static const prune_problem problems[] = {
     {70, 129, 128, 0.5},
     {129, 130, 32, 0.75, .zeros = 5},
     {129, 130, 32, 0.5, .keep = true, .zeros = 5},
-    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // some blocks have more zeros already
+    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // some blocks already have more zeros
     {65, 64, 16, 0.5, .identity = true},
     {65, 128, 128, 0, .n = 2, .m = 4},
     {3, 96, 32, 0, .n = 5, .m = 8},
@@ -83,8 +83,8 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* A sum after a block is f32 in one and double in the other. Two costs that are so near may
-         * change places, once in many thousands. */
+        /* One of the two adds in f32 after a block, the other in double. Therefore two nearly equal
+         * costs may change places, once in many thousands. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);
@@ -103,7 +103,8 @@ static void test_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
     static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
     static const struct { double s; int64_t n, m; bool weigh; float want[8]; } cases[] = {
-        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // the first of equal scores
+        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // two scores are equal: the first one is
+                                                       // pruned
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},

@@ -121,7 +121,7 @@ static void lists_are_right(fixture *f, const moe *m)
 
 static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
-    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // full of 0xA5
+    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // filled with bytes 0xA5
     carded c = card_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
@@ -231,7 +231,7 @@ static void one_shape(fixture *f, shape s)
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
     carded again = empty_new(f, s.dt, s.N, s.D),
-           in_place = empty_new(f, s.dt, s.N, s.D); // out is sum
+           in_place = empty_new(f, s.dt, s.N, s.D); // the output is `sum` itself
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);
@@ -250,7 +250,8 @@ static void experts_at_once(void **state)
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
         /* All tokens go to all experts: a round for each, two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
-        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // more experts than a warp has lanes
+        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes than there
+                                                             // are experts
         one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
     }
     card_order(0);

@@ -78,7 +78,7 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
         assert_memory_equal(a, b, sizeof a);
-        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // half a vector of 16 is left
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last half of a vector of 16 remains
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
         osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt),
@@ -91,7 +91,8 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Rows of every length end in groups of vectors, single vectors and a half one. */
+/* Tests rows of every length: they end in a group of vectors, in a single vector or in a half
+ * vector. */
 static void test_every_length(void **state)
 {
     (void)state;
@@ -100,7 +101,7 @@ static void test_every_length(void **state)
 
     fill(x, 10, 20), fill(y, 11, 3);
     for (int64_t n = 8; n <= 600; n += 8) {
-        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // hidden by a window
+        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // a window hides this element
         for (int act = OSH_ACT_SILU; act <= OSH_ACT_GELU_TANH; act++) {
             memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
             osh_span_glu(a, y, n, (osh_act_kind)act, OSH_BF16),
@@ -117,7 +118,8 @@ static void test_every_length(void **state)
         if (!osh_span512_takes(OSH_BF16)) continue;
         osh_from_f32(narrow, OSH_BF16, b, n);
         memcpy(a, x, sizeof x);
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f); // in place
+        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f); // the output overwrites the
+                                                                        // input
         assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
     }
 }
@@ -203,7 +205,7 @@ static void test_sincos(void **state)
         }
     }
     printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
-    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded
+    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: rounded correctly
                                              // except for ties
 }
 

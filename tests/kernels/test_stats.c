@@ -69,7 +69,7 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
     assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t));
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= tol)) fail_msg("hessian [%ld, %ld]: NMSE %g, want %g", (long)n, (long)width, e, tol);
-    if (f->d && op->run[OSH_CUDA]) { // only the lower triangle counts
+    if (f->d && op->run[OSH_CUDA]) { // only the lower triangle is compared
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
@@ -96,12 +96,12 @@ static void test_hessian(void **state)
         hessian_case(*state, 7, 7, 3, dt, d > 2);
         hessian_case(*state, 129, 129, 1, dt, d > 2);
         hessian_case(*state, 700, 257, 600, dt, d > 2);
-        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // two panels
+        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // has two panels
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
         hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that the GPU cuts
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // panels of the GPU
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU uses several panels
     }
 }
 
@@ -168,7 +168,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &r[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < 2; s++) { // the later part first
+    for (int64_t s = 0; s < 2; s++) { // adds the second part first
         osh_tensor part = x.t;
         part.data = osh_elem(&x.t, s ? 0 : split * width), part.shape[0] = s ? split : n - split;
         osh_op_args b = {.in = {&part}, .out = {&r[2].t}};
@@ -176,7 +176,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     }
     for (int i = 1; i < 3; i++)
         assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
-    float *got = r[0].t.data, lo = got[0], hi = got[width]; // channel 0 by hand
+    float *got = r[0].t.data, lo = got[0], hi = got[width]; // computes channel 0 by hand
     for (int64_t i = 0; i < n; i++) {
         float v;
         osh_to_f32(&v, osh_elem(&x.t, i * width), dt, 1);
@@ -325,7 +325,7 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // a standard deviation is 87
+        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // one standard deviation is 87
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
@@ -349,10 +349,10 @@ static void test_shift(void **state)
         shift_case(*state, 7, 7, 3, dts[d]);
         shift_case(*state, 129, 129, 1, dts[d]);
         shift_case(*state, 700, 257, 600, dts[d]);
-        shift_case(*state, 2100, 9, 2050, dts[d]); // two panels
+        shift_case(*state, 2100, 9, 2050, dts[d]); // has two panels
     }
-    shift_case(*state, 4500, 5, 4390, OSH_BF16); // chunks of the GPU
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // panels of the GPU
+    shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU uses several chunks
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU uses several panels
 }
 
 enum { SHARP = 8 }; // amplitude of x, so that logits differ
@@ -549,7 +549,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     }
     for (int i = 1; i < n_runs; i++) {
         const float *kl = y[i][0].t.data, *want = y[0][0].t.data;
-        for (int64_t r = 0; r < n; r++) // kl can be a difference of large numbers
+        for (int64_t r = 0; r < n; r++) // kl may be a difference of large numbers
             if (!(fabsf(kl[r] - want[r]) <= 1e-5f + 1e-4f * fabsf(want[r])))
                 fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V,
                          (long)r, kl[r], want[r]);
@@ -573,7 +573,8 @@ static void test_kl(void **state)
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, NULL);
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, &mixed);
     kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32, NULL);
-    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // equal models: 0
+    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // both models are equal, so kl
+                                                                    // is 0
     kl_case(*state, 40, 64, 64, 303, 8, OSH_BF16, OSH_BF16, &capped);
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
 }
@@ -619,7 +620,8 @@ static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int
     }
 }
 
-/* Feeds samples [first, end) in batches of `size`. d: where the rows are; NULL: on the host. */
+/* Feeds samples [first, end) of `span` in batches of `size` samples. `d` is the device of the rows;
+ * NULL: the host. */
 static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t span[2],
                          int64_t size, osh_device *d)
 {
@@ -694,7 +696,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
                   whole[] = {0, SAMPLES};
     osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
     size_t bytes = osh_tensor_bytes(&shape);
-    osh_tensor *x[3]; // one group; groups by hand; groups
+    osh_tensor *x[3]; // from one group; from groups made by hand; from groups
     for (int i = 0; i < 3; i++)
         assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
                          OSH_OK);
@@ -713,7 +715,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         }
         if (!c) memcpy(x[0]->data, x[2]->data, bytes);
         if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
-        double e = t->exact ? 0 : nmse(x[2], x[0]); // sums of n terms in two orders
+        double e = t->exact ? 0 : nmse(x[2], x[0]); // sums of n terms, added in two orders
         if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
     }
     for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);

@@ -51,9 +51,10 @@ static struct {
     warp warps[MAX_THREADS / warpSize];
     thread *now;
     const int *order;                 // [n]: the threads in the order in which they run
-    int places[MAX_THREADS];          // position of each thread in that order
+    int places[MAX_THREADS];          // position of each thread in `order`
     uint64_t ready[MAX_THREADS / 64]; // one bit for each position: the thread can run
-    int n, count; // threads of the block; those whose predicate held at the last barrier
+    int n, count; // number of threads of the block; number of those whose predicate was not 0 at
+                  // the last barrier
     int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;
@@ -119,7 +120,8 @@ static osh_fiber *next_fiber(osh_fiber *own)
     if (own) return t->fiber = own;
     t->fiber = block.idle[--block.n_idle];
     int i = (int)(t->fiber - block.fibers);
-    size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
+    size_t skew = (size_t)(i % 128) * SKEW; // without it all stacks would share a few sets of the
+                                            // cache
     osh_fiber_init(t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     return t->fiber;
 }
@@ -231,7 +233,7 @@ static void fiber_main(void)
     switch_fibers(self, next, true);
 }
 
-static char *stacks; // until the process ends
+static char *stacks; // own: lives until the process ends
 
 static char *stack_of(int i)
 {
@@ -294,7 +296,7 @@ static void run_block(void)
     switch_fibers(&block.scheduler, next_fiber(nullptr), false);
 }
 
-/* 0 .. n - 1 in order, in reverse, or shuffled. */
+/* Returns 0 .. n - 1 in order, in reverse, or shuffled. */
 static std::vector<int> order_of(size_t n, unsigned seed)
 {
     std::vector<int> order(n);

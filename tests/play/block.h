@@ -5,10 +5,10 @@
 #include "play.h"
 
 struct osh_play_grid {
-    const char *kernel; // its name, for messages
+    const char *kernel; // name of the kernel, for messages
     const void *entry;
     dim3 grid, block;
-    size_t shared; // dynamic shared memory, bytes
+    size_t shared; // bytes of dynamic shared memory
     std::function<void()> body;
 };
 void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, one after the other

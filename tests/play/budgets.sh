@@ -7,7 +7,7 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
      --num-calibration-samples 5 --max-seq-length 48 --threads 1)
 fail() { echo "$*"; exit 1; }
 plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
-run() { # flags: prints the checksum
+run() { # arguments: flags; prints the checksum
     last_wins "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial
@@ -19,7 +19,7 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
-for i in $(seq 24 -1 1); do # the largest budget that leads to rounds
+for i in $(seq 24 -1 1); do # finds the largest budget that leads to rounds
     between=$(((i * device + (40 - i) * least) / 40))
     plan --device-memory $between
     if grep -q 'several rounds' plan.json; then break; fi

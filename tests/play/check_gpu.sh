@@ -23,7 +23,7 @@ for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
     ln -s "$OSH_TOOLS/$(basename "$f" .cu)" "build/tests/cuda_$(basename "$f" .cu)"
     own=$((own + 1))
 done
-check() { # steps, flags: prints the table
+check() { # arguments: steps, flags; prints the table
     steps=$1
     shift
     ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build --steps "$steps" "$@" >table || return 1
@@ -53,7 +53,7 @@ tar -tzf home.tgz >home
 for f in summary.txt card_ops.txt wide.txt; do grep -qx "./$f" home || fail "$f is not carried home"; done
 if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
 
-if [ "$SANITIZED" ]; then exit 0; fi # slow, and it runs the same code
+if [ "$SANITIZED" ]; then exit 0; fi # slow under sanitizers, and it runs the same code
 export OSH_PLAY="protect=0 memory=8589934592"
 PROGRAM=$PLAY_BATCHES check "budgets disk resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
 finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the GPU on$'

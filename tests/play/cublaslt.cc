@@ -12,7 +12,8 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t { cublasComputeType_t compute; int32_t transa, transb; };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld, stride; // column-major
+    int64_t rows, cols, ld, stride; // column-major: rows, columns, elements between columns and
+                                    // between matrices
     int32_t n_batch;
 };
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };
@@ -110,7 +111,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* A hash of the inputs of a heuristic's answer. */
+/* Returns a hash of the inputs of a heuristic's answer. */
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;
@@ -182,11 +183,11 @@ static uint16_t narrow(float f, cudaDataType t)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* The part of an F32 that a tensor core reads: the low 13 bits are cut off, as on the strictest
- * GPU. */
+/* Returns the part of an F32 that a tensor core reads: the low 13 bits are cut off, as on the
+ * strictest GPU. */
 static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
 
-/* One matrix in f32, [rows, cols] without gaps. */
+/* Returns one matrix in f32, [rows, cols] without gaps. */
 static std::vector<float> load(const char *p, const layout *l, bool tf32 = false)
 {
     std::vector<float> out((size_t)(l->rows * l->cols));

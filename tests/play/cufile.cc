@@ -48,7 +48,7 @@ extern "C" error cuFileHandleRegister(void **handle, descriptor *d)
 extern "C" void cuFileHandleDeregister(void *handle)
 {
     std::lock_guard<std::mutex> g(lock);
-    osh_play_fault("cuFileHandleDeregister"); // counts the call
+    osh_play_fault("cuFileHandleDeregister"); // counts the calls
     if (files.erase((file *)handle)) delete (file *)handle;
     else osh_play_fault("cuFileHandleDeregister.unknown");
 }

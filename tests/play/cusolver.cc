@@ -5,7 +5,7 @@
 
 #include "play.h"
 
-enum { HOST_WORK = 256 }; // host bytes of trtri
+enum { HOST_WORK = 256 }; // bytes of host memory that trtri needs
 
 struct cusolverDnContext { cudaStream_t stream; };
 
@@ -24,7 +24,7 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-static size_t wish(bool inverse, int64_t n) // GPU memory: whole floats
+static size_t wish(bool inverse, int64_t n) // bytes of GPU memory, a whole number of floats
 {
     return (osh_play_solver_bytes + osh_play_solver_each[inverse] * (size_t)(n * n) + 3) / 4 * 4;
 }

@@ -27,7 +27,7 @@ less rtx4090 rtx3060 observe
 [ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
 "$ONESHOT" plan --verbose "${job[@]}" --device-model h200 >text
 grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
-refused() { # part of the message, flags
+refused() { # arguments: part of the message, flags
     want=$1
     shift
     "$ONESHOT" "$@" 2>err >/dev/null && fail "$* is not refused"

@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 8 --max-seq-length 64 --threads 1 --progress none)
 fail() { echo "$*"; exit 1; }
-refused() { # exit code, part of the message, flags
+refused() { # arguments: exit code, part of the message, flags
     code=$1 want=$2 got=0
     shift 2
     "$@" >/dev/null 2>err || got=$?

@@ -9,13 +9,13 @@ export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
 fail() { echo "$*"; exit 1; }
-eval_on() { # device, flags
+eval_on() { # arguments: device, flags
     where=$1
     shift
     last_wins "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
 }
 figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
-near() { # figure, relative tolerance, files
+near() { # arguments: figure, relative tolerance, files
     awk -v a="$(figure "$1" "$3")" -v b="$(figure "$1" "$4")" -v s="$2" 'BEGIN { exit !(a < b * (1 + s) && a > b * (1 - s)) }' ||
         fail "$1: $(cat "$3") on the GPU, $(cat "$4") on the host"
 }
@@ -71,7 +71,7 @@ done <<WAYS
 --host-memory 200MB:$on; $ahead
 --host-memory $((host + 1))MiB:$on; ${ahead/read/not read}
 WAYS
-refused() { # exit code, part of the message, knobs, flags
+refused() { # arguments: exit code, part of the message, knobs, flags
     code=$1 want=$2 knobs=$3 got=0
     shift 3
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?

@@ -6,7 +6,7 @@ export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
 gptq_recipe 8 8 | sed 's/lm_head/"re:.*lm_head"/' >recipe.yaml
-perplexity() { # device, model
+perplexity() { # arguments: device, model
     "$PLAY" eval --model "$2" --dataset "$case/calibration.jsonl" --device "$1" --threads 1 --progress none |
         sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }

@@ -11,20 +11,20 @@ one() { "$PLAY" --model "$model" "${job[@]}" --output out "$@"; }
 one >/dev/null
 want=$(sha256sum <out/model.safetensors)
 rm -rf out
-finish() { # label, flags
+finish() { # arguments: label, flags
     what=$1
     shift
     one "$@" >/dev/null || fail "$what: it does not go on"
     [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: other bytes"
     rm -rf out
 }
-broken() { # fault, part of the message, flags
+broken() { # arguments: fault, part of the message, flags
     fault=$1 words=$2 code=0
     shift 2
     OSH_PLAY="protect=0 fail=$fault" one "$@" >/dev/null 2>err || code=$?
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
-for at in 1 40 300; do # kernels: at the start, in the first layer, later
+for at in 1 40 300; do # `at` counts kernels: at the start, in the first layer, later
     broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
     finish "lost at kernel $at"
 done
@@ -57,7 +57,7 @@ for part in "${parts[@]}"; do
 done
 
 # Weights and values that are not finite.
-begins() { # file, tensor: offset of its first byte
+begins() { # arguments: file, tensor; prints the offset of its first byte
     header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
     at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" |
          sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')

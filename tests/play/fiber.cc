@@ -31,8 +31,8 @@ static void prepare(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(voi
 {
     uintptr_t top = ((uintptr_t)stack + n_bytes) & ~(uintptr_t)15;
     void **sp = (void **)top;
-    *--sp = nullptr;         // the return address of entry: none
-    *--sp = (void *)entry;   // the return address of osh_fiber_swap
+    *--sp = nullptr;         // entry has no return address
+    *--sp = (void *)entry;   // the address to which osh_fiber_swap returns
     for (int i = 0; i < 6; i++) *--sp = nullptr;
     f->sp = sp;
 }

@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 struct osh_fiber {
-    void *sp;           // saved stack pointer, or the ucontext_t
-    void *fake;         // AddressSanitizer's fake stack
-    const void *bottom; // end of the stack
+    void *sp;           // saved stack pointer, or a ucontext_t
+    void *fake;         // fake stack of AddressSanitizer
+    const void *bottom; // lowest address of the stack
     size_t bytes;
 };
 void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // entry never returns

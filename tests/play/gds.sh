@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 played=$LD_LIBRARY_PATH
 data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
 fail() { echo "$*"; exit 1; }
-eval_with() { # knobs, flags: figures to got and got.npy, messages to log
+eval_with() { # arguments: knobs, flags; figures to got and got.npy, messages to log
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" eval --model "$model" "${data[@]}" --device cuda --per-token got.npy \
@@ -17,7 +17,7 @@ eval_with() { # knobs, flags: figures to got and got.npy, messages to log
 eval_with "" --use-gds false --log-level debug
 ! grep -qi 'cufile\|page-locked' log || fail "--use-gds false: $(cat log)"
 mv got want && mv got.npy want.npy
-same() { # part of the log, knobs, flags
+same() { # arguments: part of the log, knobs, flags
     words=$1
     shift
     eval_with "$@"
@@ -74,7 +74,7 @@ grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat
 # failure.
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 4 --max-seq-length 48 --threads 1 --progress none --output out)
-run() { # knobs, flags: prints the checksum; messages to log
+run() { # arguments: knobs, flags; prints the checksum; messages to log
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" "$@" >/dev/null 2>log || fail "failed: $knobs $*: $(cat log)"

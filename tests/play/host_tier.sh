@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 10 --max-seq-length 48 --threads 1)
 fail() { echo "$*"; exit 1; }
-run() { # knobs, flags: prints the checksum
+run() { # arguments: knobs, flags; prints the checksum
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
@@ -25,7 +25,7 @@ want=$(run "" --mem-opt-level 0)
     fail "values cross the bus although the GPU has room, or the report is wrong: $(values)"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
-same() { # knobs, flags
+same() { # arguments: knobs, flags
     [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
     [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
 }
@@ -46,11 +46,11 @@ for n in 1 8; do
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1
-[ -z "$SANITIZED" ] || exit 0 # the budgets only change how often the same code runs
+[ -z "$SANITIZED" ] || exit 0 # slow under sanitizers: the budgets run the same code more often
 
 # The plan counts the copies of values on the GPU: its figure suffices, to the byte. Less is enough
 # without them, or with fewer.
-budgets() { # flags
+budgets() { # arguments: flags
     job=(--model "$model" --ignore lm_head --dataset "$model/data/calibration.jsonl" --num-calibration-samples 10
          --max-seq-length 48 --threads 1 --mem-opt-level 1 "$@")
     want=$(run "" --mem-opt-level 0)

@@ -15,12 +15,12 @@ YAML
 job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 8
      --max-seq-length 40 --threads 1 --progress none)
 export OSH_PLAY=protect=0
-run() { # flags: prints the checksum
+run() { # arguments: flags; prints the checksum
     last_wins "$PLAY_BATCHES" "${job[@]}" --output out "$@" >/dev/null 2>err || fail "failed: $*: $(cat err)"
     sha256sum <out/model.safetensors
     rm -rf out out.oneshot-partial
 }
-figures() { # flags
+figures() { # arguments: flags
     last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
     device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)

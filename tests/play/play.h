@@ -18,7 +18,7 @@ void osh_play_lazy(bool on);
 void osh_play_drain(int first);
 /* Host code that touches the GPU's memory crashes (default: true). */
 void osh_play_protect(bool on);
-void osh_play_memory(size_t n_bytes); // bytes of the GPU; default 1 GiB
+void osh_play_memory(size_t n_bytes); // sets the bytes of GPU memory; default 1 GiB
 /* Shared memory of a multiprocessor; a block may use 1 KiB less. The default is 228 KiB, Hopper's.
  */
 void osh_play_shared(size_t n_bytes);
@@ -45,7 +45,7 @@ long osh_play_calls(const char *name);
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
 // calls fn(user) at once, beside all streams
 void osh_play_touch(void (*fn)(void *user), void *user);
-bool osh_play_is_card(const void *p, size_t n_bytes); // true if all of it is GPU memory
+bool osh_play_is_card(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
 #ifdef __cplusplus
 }
 #endif

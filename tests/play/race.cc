@@ -23,8 +23,8 @@ enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };
 struct word { access write, read[2]; };
 
 static struct {
-    access now; // the present access, without bytes
-    bool inside; // a thread of a block runs
+    access now; // the current access, without its bytes
+    bool inside; // true while a thread of a block runs
     uint16_t barriers, warps[32];
     uintptr_t stacks, stacks_end, card, card_end;
 } at;
@@ -123,7 +123,7 @@ void osh_race_block(void)
     for (uint16_t &w : at.warps) w = 0;
 }
 
-void osh_race_thread(int i) // the thread that runs from now on; -1: none
+void osh_race_thread(int i) // i: the thread that runs from now on; -1: none
 {
     at.inside = i >= 0;
     if (i < 0) return;

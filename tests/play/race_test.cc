@@ -48,7 +48,7 @@ static __global__ void blocks_kernel(int *out, int how, int step)
     else out[(blockIdx.x * blockDim.x + threadIdx.x + 1) % (2 * N)] = out[blockIdx.x * blockDim.x + threadIdx.x];
 }
 
-static __global__ void bytes_kernel(signed char *out) // neighbours in one word
+static __global__ void bytes_kernel(signed char *out) // neighbouring threads write into one word
 {
     __shared__ signed char shared[N];
     shared[threadIdx.x] = (signed char)threadIdx.x;
@@ -93,7 +93,7 @@ static void wants(const char *got, const char *part)
 static void test_races(void **)
 {
     wants(run(shared_kernel, 1, 0, 1), "of this block");
-    wants(run(shared_kernel, 1, 1, 1), "of this block"); // a shuffle orders nothing
+    wants(run(shared_kernel, 1, 1, 1), "of this block"); // a shuffle does not order the accesses
     wants(run(shared_kernel, 1, 2, 1), "");
     wants(run(shared_kernel, 1, 3, 1), "");
     // each thread its own element; the next block has other memory
@@ -101,7 +101,7 @@ static void test_races(void **)
     wants(run(memory_kernel, 1, 2, 32), "of this block");
     wants(run(memory_kernel, 1, 3, 32), "");
     wants(run(blocks_kernel, 2, 0, 0), "");
-    wants(run(blocks_kernel, 2, 1, 1), ""); // atomics
+    wants(run(blocks_kernel, 2, 1, 1), ""); // atomics are no races
     wants(run(blocks_kernel, 2, 2, 0), "by thread");
     wants(run(NULL, 1, 0, 0), "");
 }

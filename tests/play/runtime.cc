@@ -21,25 +21,26 @@ typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
     CUstream_st *stream;
-    long asked, done; // records
+    long asked, done; // number of records: requested; done
     bool timed;
-    double seconds;   // time of the last one
+    double seconds;   // time of the last record
 };
 struct CUevent_st { std::shared_ptr<event> e; };
 struct block_of_memory { size_t n, mapped; };
 
-static std::recursive_mutex lock; // one call at a time: all kernels share the static shared memory
+static std::recursive_mutex lock; // allows one call at a time: all kernels share the static shared
+                                  // memory
 typedef std::lock_guard<std::recursive_mutex> guard;
-static std::map<char *, block_of_memory> card;  // by address
+static std::map<char *, block_of_memory> card;  // address -> block
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
-static std::map<std::string, long> calls; // by name
+static std::map<std::string, long> calls; // name -> number of calls
 static std::vector<CUstream_st *> streams; // in the order of their creation
 // dynamic shared memory that a kernel may use, if set
 static std::map<const void *, int> dynamic_shared;
-// name, calls until it fails, error
+// name of the call, calls until it fails, error that it returns
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
-static cudaError_t lost, last; // for ever; of the last launch
+static cudaError_t lost, last; // `lost`: stays for ever; `last`: error of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
@@ -88,7 +89,7 @@ long osh_play_calls(const char *name)
     return calls[name];
 }
 
-/* The error that the tests set for this call. */
+/* Returns the error that the tests have set for this call. */
 static cudaError_t fault(const char *name)
 {
     calls[name]++;
@@ -312,7 +313,8 @@ static size_t card_used(void)
 cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int ordinal)
 {
     OSH_PLAY_CALL("cudaDeviceGetPCIBusId");
-    snprintf(id, (size_t)room, "0000:%02X:00.0", 11 + ordinal); // nvml.cc knows the first one
+    snprintf(id, (size_t)room, "0000:%02X:00.0", 11 + ordinal); // nvml.cc knows only the GPU with
+                                                                // ordinal 0
     return cudaSuccess;
 }
 

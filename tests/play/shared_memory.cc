@@ -18,13 +18,14 @@ struct range { char *at; size_t n; };
 
 static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 {
-    *(ElfW(Addr) *)user = info->dlpi_addr; // the first one is the program
+    *(ElfW(Addr) *)user = info->dlpi_addr; // the first object is the program
     return 1;
 }
 
-static std::map<const void *, std::string> functions;      // names by address
-static std::vector<std::pair<std::string, range>> statics; // static variables in functions
-static std::map<const void *, std::vector<range>> shared;  // by kernel, filled on demand
+static std::map<const void *, std::string> functions;      // address -> name
+static std::vector<std::pair<std::string, range>> statics; // static variables in functions: name,
+                                                           // range
+static std::map<const void *, std::vector<range>> shared;  // kernel -> ranges; filled on demand
 
 /* Collects static memory that is writable and zero at the start (.bss); constants and initialized
  * variables are in other sections. */

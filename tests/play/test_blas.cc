@@ -67,7 +67,7 @@ static std::vector<float> read(const osh_tensor *t)
 }
 
 typedef struct gemm_case {
-    int64_t m, n, k, batch, gap; // gap: elements between rows, and between matrices
+    int64_t m, n, k, batch, gap; // `gap`: elements between rows, and between matrices
     bool ta, tb;
     osh_dtype in, out;
     float alpha, beta;
@@ -210,7 +210,7 @@ static void test_triangles(void **)
             float bad = n == 1 ? 0 : -1;
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
             assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
-            assert_false(ok); // not positive definite
+            assert_false(ok); // the matrix is not positive definite
             assert_string_equal(osh_error_text(f.cx), "");
             osh_tensor_free(f.cx, w.room);
             osh_tensor_free(f.cx, a.t);
@@ -234,7 +234,7 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // against full factors, against truncated ones
+        double worst[2] = {0, 0}; // largest error: against full factors; against truncated factors
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -337,7 +337,7 @@ static void test_failures(void **)
     osh_tensor_free(f.cx, a.t);
 }
 
-/* A [n, n] = M M^T + n I in the lower triangle, NaN above it. */
+/* Returns A [n, n] = M M^T + n I in the lower triangle, and NaN above it. */
 static std::vector<float> positive(int64_t n)
 {
     std::vector<float> m((size_t)(n * n)), a((size_t)(n * n), NAN);
@@ -380,7 +380,7 @@ static void test_factor_by_blocks(void **)
     for (int k = 0; k < 4; k++) {
         int64_t n = sizes[k];
         std::vector<float> a = positive(n), bad = a, want;
-        bad[(size_t)((n - 2) * n + n - 2)] = -1; // in the last block
+        bad[(size_t)((n - 2) * n + n - 2)] = -1; // an element in the last block
         for (auto &e : wishes) {
             bool ok = false;
             long calls = 0;
@@ -392,7 +392,7 @@ static void test_factor_by_blocks(void **)
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++) {
                     size_t at = (size_t)(i * n + j);
-                    if (j > i) assert_true(isnan(got[at])); // unchanged
+                    if (j > i) assert_true(isnan(got[at])); // the upper triangle stays unchanged
                     else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are up to 0.1
                         fail_msg("n %ld, %zu and %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, e.trtri,
                                  (long)i, (long)j, (double)got[at], (double)want[at]);

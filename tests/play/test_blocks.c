@@ -72,7 +72,7 @@ static void store(fixture *f, int value, int64_t batch, int round)
     ok(f, osh_tensor_put(f->cx, t, 0, host, n));
     ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
     osh_tensor_free(f->cx, t);
-    next = rows_new(f, value, batch); // it takes the memory of t
+    next = rows_new(f, value, batch); // next reuses the memory of t
     ok(f, osh_tensor_zero(f->cx, next));
     osh_tensor_free(f->cx, next);
     osh_free(f->cx, host);
@@ -136,7 +136,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // takes the memory of the copies
+        osh_tensor *all = NULL; // uses the memory of the copies
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -187,7 +187,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // takes the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // uses the memory of the copy
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -198,8 +198,8 @@ static void test_left(void **state)
         store(f, 1, 1, 1);
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
-        load(f, 0, 1, 0); // another value was requested
-        store(f, 1, 0, 1); // and is being copied when the blocks are freed
+        load(f, 0, 1, 0); // not the value that was requested
+        store(f, 1, 0, 1); // this copy is still running when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -249,7 +249,8 @@ static void test_refused(void **state)
         osh_play_lazy(nth & 1);
         visits(f, 3);
         for (int v = 0; v < 2; v++) osh_acts_drop(f->cx, f->a, v);
-        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // and it is not retried
+        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // page-locking is not
+                                                                            // tried again
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -279,7 +280,7 @@ static void test_host_tensors(void **state)
     osh_play_lazy(true);
     ok(f, osh_tensor_new(f->cx, &t, OSH_BF16, 2, shape));
     for (int k = 0; k < 3; k++) {
-        store(f, 0, 1, k); // the next value uses its block
+        store(f, 0, 1, k); // the next value uses the freed block
         osh_acts_drop(f->cx, f->a, 0);
         fill(t->data, osh_tensor_bytes(t), 1, 0, k);
         ok(f, osh_acts_store(f->cx, f->a, 1, 0, 1, t));
@@ -336,7 +337,8 @@ static void test_torture(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
-    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // at most a sixteenth and a page more
+    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // a step of at most a sixteenth and a
+                                                              // page
         size_t most = n + n / 16 + 4096, gross = osh_blocks_gross(n);
         assert_in_range(gross, n, most + 3 * 4096 + 256);
     }

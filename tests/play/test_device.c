@@ -152,7 +152,7 @@ static void test_counters(void **state)
     osh_play_lazy(true);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &from), OSH_OK);
     assert_int_equal(osh_tensor_put(cx, t, 0, p, 9 * MIB), OSH_OK);
-    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream work
+    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream some work
     assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, p, 5 * MIB), OSH_OK);
     assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &to), OSH_OK);
@@ -177,7 +177,7 @@ static void test_lanes(void **state)
     fixture *f = *state;
     osh_ctx *cx = f->cx;
     const osh_device_type *type = f->d->type;
-    enum { N = 3 * MIB, TIMES = 20 }; // more than are timed at once
+    enum { N = 3 * MIB, TIMES = 20 }; // more copies than can be timed at once
     osh_cuda_counters n;
     void *from = NULL;
     char *to = osh_alloc(cx, N + 4096), *there = to + 4096 - (uintptr_t)to % 4096;
@@ -277,7 +277,7 @@ static void test_every_call(void **state)
         "cudaEventCreateWithFlags", NULL /* host memory */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // hundreds of events
+        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // there are hundreds of events
             osh_ctx *cx = NULL;
             osh_device *d = NULL;
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -334,7 +334,7 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // allocates nothing
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // 0 bytes: allocates nothing
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);

@@ -159,7 +159,7 @@ static void test_faults(void **state)
             int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_card = counted(f).file_bytes;
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
-            read_range(f, 123, 9 * MIB, n & 1); // three slots
+            read_range(f, 123, 9 * MIB, n & 1); // needs three slots
             osh_cuda_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
             assert_int_equal(c.file_bytes - by_card == 9 * MIB, faults[k].goes_on);
@@ -231,7 +231,7 @@ static void test_finite(void **state)
     fixture *f = *state;
     const osh_tensor *t[3];
     osh_tensor *own[3] = {NULL};
-    const uint16_t infinite = 0x7f80; // BF16
+    const uint16_t infinite = 0x7f80; // infinity in BF16
     int first = -1;
     for (int i = 0; i < 3; i++) {
         ok(f->cx, osh_tensor_new_on(f->cx, &own[i], (osh_where){f->d, OSH_LIFE_LONG}, OSH_BF16, 2,

@@ -79,7 +79,7 @@ static __global__ void warp_kernel(int *out)
 /* ---- their fixture ---- */
 typedef struct played {
     cudaStream_t stream;
-    int *out; // GPU memory
+    int *out; // points to GPU memory
     int host[9 * N];
 } played;
 
@@ -141,7 +141,7 @@ static void test_orders(void **)
             differs |= memcmp(first, p.host, sizeof first) != 0;
             for (int i = 0; i < N && synced; i++) assert_int_equal(p.host[i], (i + 1) % N);
         }
-        assert_int_equal(differs, !synced); // the missing barrier shows
+        assert_int_equal(differs, !synced); // without the barrier the values differ
     }
     osh_play_order(0);
 }
@@ -202,7 +202,7 @@ static void test_deadlocks(void **)
 
 static void test_wrong_memory(void **)
 {
-    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host touches GPU memory
+    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory
     dies([](played *p) {
         int here[4] = {0};
         cudaMemcpyAsync(p->out + 9 * N - 1, here, sizeof here, cudaMemcpyHostToDevice, p->stream);

@@ -16,7 +16,7 @@ extern "C" {
 #include "ops/cuda/op.cuh"
 #include "play/play.h"
 
-enum { SEED = 5, ALL = 1 << 20 }; // ALL: tokens in one call
+enum { SEED = 5, ALL = 1 << 20 }; // `ALL`: tokens of one call
 
 /* Adds the tokens of x [n, I] to h, `step` tokens per call. */
 static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)
@@ -110,8 +110,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches with as many tokens as samples of any length give: one shape per 256 tokens, not one per
- * batch. */
+/* Batches have as many tokens as samples of any length give: one shape of product for each 256
+ * tokens, not one for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };
@@ -126,7 +126,7 @@ static void test_ragged(void **)
         std::vector<float> x((size_t)(n * I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i % 5);
         std::vector<float> h = hessian(cx, d, x, I, ALL);
-        for (int64_t j = 0; j < I; j++) { // sums of whole numbers: exact
+        for (int64_t j = 0; j < I; j++) { // the numbers are whole, so the sums are exact
             double sum = 0;
             for (int64_t i = 0; i < n; i++) sum += (double)x[(size_t)(i * I)] * x[(size_t)(i * I + j)];
             assert_true(h[(size_t)(j * I)] == sum);
@@ -155,7 +155,7 @@ static void test_order(void **)
         for (int64_t i = 0; i < 7; i++) {
             float sum = i == big ? 16777216.f : 1.f;
             x[(size_t)(i < 6 ? i * CHUNK + 77 : 5 * CHUNK + 280)] = sqrtf(sum);
-            want += sum; // f32: single ones are lost after 2^24
+            want += sum; // in f32, single ones are lost above 2^24
         }
         long products = osh_play_calls("cublasLtMatmul"), launches = osh_play_launches();
         assert_true(hessian(cx, d, x, 1, ALL, 1)[0] == want);
@@ -212,7 +212,7 @@ static void test_pieces(void **)
                 float sum = 5;
                 for (int64_t t = 0; j <= i && t < c.n; t++) sum += x[(size_t)(t * c.I + i)] * x[(size_t)(t * c.I + j)];
                 if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
-                if (c.n > 100) j += i % 5; // some of the samples
+                if (c.n > 100) j += i % 5; // only some of the samples
             }
     }
     osh_device_close(cx, d);

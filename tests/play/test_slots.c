@@ -175,7 +175,7 @@ static void test_rows(void **state)
         ok(f, osh_file_stat(f->cx, &n_bytes, &mtime, path));
         assert_in_range(n_bytes, all, osh_slots_bytes(&graph, &data, 0, 0, true));
         bool found = false;
-        open_acts(f, !(k & 1)); // for either way of storing
+        open_acts(f, !(k & 1)); // both ways of storing
         ok(f, osh_acts_adopt(f->cx, f->a, 0, 3, &found));
         assert_true(found);
         load_all(f, k + 5);
@@ -230,7 +230,7 @@ static void test_ahead(void **state)
         ok(f, osh_acts_use(f->cx, f->a, f->d));
         store_all(f, k);
         int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(1 + k, 0);
-        for (int b = 1; b < N_SMALL; b++) // finds the longest requested batch
+        for (int b = 1; b < N_SMALL; b++) // finds the longest batch that was requested
             if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
                 tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
         ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));

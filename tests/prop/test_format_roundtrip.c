@@ -47,7 +47,7 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
         double slack = w->dtype == OSH_F32   ? 1e-6
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // steps are rounded to the dtype
-        double ulp = osh_q_is_fp4(a)          ? s // half of the distance from 4 to 6
+        double ulp = osh_q_is_fp4(a)          ? s // half of the distance between the codes 4 and 6
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2
@@ -84,7 +84,8 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     for (int i = 0; i < n; i++) {
         stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
         data[i] = stored[i].data =
-            malloc(osh_tensor_bytes(&stored[i])); // exact size, so a sanitizer sees one byte more
+            malloc(osh_tensor_bytes(&stored[i])); // the exact size, so a sanitizer finds accesses
+                                                  // past its end
         memset(data[i], 0xff, osh_tensor_bytes(&stored[i])); // every byte must be written
         views[i] = &stored[i];
     }
@@ -117,7 +118,7 @@ static void test_round_trip(void **state)
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     static const int64_t shapes[][2] = {{1, 1}, {7, 33}, {129, 31}, {3, 96}, {33, 160}};
     for (int fi = 0; osh_formats[fi]; fi++)
-        for (int bits = 2; bits <= 9; bits++) // 9: FP8
+        for (int bits = 2; bits <= 9; bits++) // 9 stands for FP8
             for (int strategy = OSH_Q_TENSOR; strategy <= OSH_Q_BLOCK; strategy++)
                 for (int k = 0; k < 2 * 3 * 5; k++) {
                     const int64_t *shape = shapes[k / 6];
@@ -134,7 +135,7 @@ static void test_round_trip(void **state)
                         continue;
                     snprintf(s.format, sizeof s.format, "%s", osh_formats[fi]->name);
                     if (osh_format_infer(cx, &f, &s, "case"))
-                        osh_error_clear(cx); // not every format holds every type
+                        osh_error_clear(cx); // not every format can hold every type
                     else
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }

@@ -64,7 +64,7 @@ static void check_cover(const osh_graph *g, const osh_partition *p, int64_t per)
     assert_int_equal(next, g->n_nodes);
 }
 
-static bool is_expert(const osh_graph *g, const osh_node *n) // true if it is a Linear of an expert
+static bool is_expert(const osh_graph *g, const osh_node *n) // true if `n` is a Linear of an expert
 {
     int parent = g->modules[n->module].parent;
     return parent >= 0 && !strcmp(g->modules[parent].cls, "ExpertMLPWithGate");
@@ -98,18 +98,18 @@ typedef struct target_row {
     int want;
 } target_row;
 static const target_row rows[] = {
-    // want: targets in a model of 2 layers
+    // `want`: number of targets that are found in a model of 2 layers
     {{NULL}, 0, 2},
-    {{"Linear"}, 1, 2 * 4 + 1}, // qkv, o, gate-up, down, and the head
+    {{"Linear"}, 1, 2 * 4 + 1}, // for each layer qkv, o, gate-up and down; and the head
     {{"LlamaDecoderLayer"}, 1, 2},
     {{"LlamaAttention"}, 1, 2},
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
     {{"LlamaDecoderLayer", "Linear"},
      2,
-     3}, // the outermost of nested targets counts; the head is in no layer
+     3}, // only the outermost of nested targets counts; the head is in no layer
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
     {{"re:.*k_proj$"}, 1, 2}, // q and v are in the same part
-    {{"re:.*"}, 1, 2},        // model, lm_head
+    {{"re:.*"}, 1, 2},        // model and lm_head
     {{"LlamaRMSNorm"}, 1, 5},
     {{"Embedding"}, 1, 1},
     {{"lm_head"}, 1, 1},
@@ -117,7 +117,7 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-static const target_row moe_rows[] = { // qwen3_moe: 3 layers, the second one with an MLP
+static const target_row moe_rows[] = { // for qwen3_moe: 3 layers, of which the second has an MLP
     {{NULL}, 0, 3},
     {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // qkv and o of each layer; gate-up and down of each
                                              // expert and of the MLP; the head
@@ -202,9 +202,10 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // after the embedding, qkv, and o with the router
+    const osh_subgraph *s = &p->parts[3]; // the part after the embedding, qkv, and o with the
+                                          // router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
-    assert_int_equal(s->n_nodes, 3); // gate, up and their product
+    assert_int_equal(s->n_nodes, 3); // gate, up, and their product
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
     assert_int_equal(s[1].n_nodes, 2);
     assert_string_equal(s[11].name, "model.layers.0.mlp.experts.5.down_proj");
@@ -274,7 +275,7 @@ static void decoder_layers(void **state)
     assert_int_equal(p->parts[0].n_targets, 0);
     assert_string_equal(p->parts[1].name, "model.layers.0");
     assert_string_equal(p->parts[2].name, "model.layers.1");
-    assert_int_equal(p->parts[1].n_live_in, 1); // only the residual stream
+    assert_int_equal(p->parts[1].n_live_in, 1); // only the residual stream is live
     assert_int_equal(p->parts[1].n_live_out, 1);
     assert_int_equal(p->parts[2].n_live_out, 0);
     osh_partition_free(m->cx, p);
@@ -282,7 +283,7 @@ static void decoder_layers(void **state)
     const char *linear = "Linear";
     tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &linear, 1, 1));
     assert_int_equal(p->n, 10);
-    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // with the first norm
+    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // together with the first norm
     assert_string_equal(p->parts[1].name, "model.layers.0.self_attn.q_proj");
     assert_string_equal(p->parts[9].name, "lm_head");
     osh_partition_free(m->cx, p);

@@ -17,7 +17,7 @@ import sys
 from tensors import read, write
 
 SIZES = {"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2, "I8": 1, "U8": 1, "F8_E4M3": 1}
-FLOATS = ("BF16", "F16", "F32")  # a scale may have any of them
+FLOATS = ("BF16", "F16", "F32")  # any of these dtypes is valid for a scale
 
 
 def commands(oneshot, data, source, output):
@@ -49,7 +49,8 @@ def others(leaf, dtype):
 def main():
     oneshot, data, output, modules = sys.argv[1:5]
     n = 0
-    sanitized = os.environ.get("SANITIZED")  # then only the first source is given to each command
+    sanitized = os.environ.get("SANITIZED")  # under sanitizers only the first source is given to
+                                             # each command
     for source in sys.argv[5:]:
         there = read(pathlib.Path(source) / "model.safetensors")
         parts = [name for name in there if name.startswith(tuple(modules.split(",")))]

@@ -41,7 +41,7 @@ static bool ok(osh_status rc, const char *what)
     return false;
 }
 
-// own; NULL: not enough memory
+// Returns a tensor on the GPU (own). NULL: not enough memory.
 static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random = true)
 {
     osh_tensor *t = NULL;
@@ -55,7 +55,7 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
         osh_from_f32(&block[(size_t)i * each], dt, &f, 1);
     }
     ok(osh_tensor_put(cx, t, 0, block.data(), block.size()), "random values");
-    for (int64_t more; have < n; have += more) { // twice as much each time
+    for (int64_t more; have < n; have += more) { // doubles the filled part each time
         more = osh_min64(have, n - have);
         ok(d->type->copy(cx, d, osh_elem(t, have), t->data, (size_t)more * each), "random values");
     }
@@ -123,7 +123,7 @@ static void op(const char *name, const void *attr, std::initializer_list<osh_ten
     }
     a.out[0] = out, a.attr = attr, a.seqs = &seqs;
     double s = time_of(name, [&] { return o->run[OSH_CUDA](cx, &a); });
-    const osh_tensor *w = a.in[o->n_in]; // a product's weight, if there is one
+    const osh_tensor *w = a.in[o->n_in]; // weight of a product, if there is one
     const char *shape = w ? shape_of({osh_rows(out), osh_width(out), osh_width(w)})
                           : shape_of({osh_rows(out), osh_width(out)});
     row(name, shape, s, flops, flops > 0 ? of : peak.memory, bytes, algo);
@@ -325,7 +325,7 @@ static void peaks(void)
     ok(osh_cuda_peak_product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
     ok(osh_cuda_peak_attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
     ok(osh_cuda_peak_copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
-    peak.memory *= 2; // read and written
+    peak.memory *= 2; // bytes are read and written
     printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
            " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
            peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9, peak.bus / 1e9);

@@ -1,10 +1,10 @@
 # compress.sh - defines one and kl; to be sourced. The script sets model, for one data, and for kl
 # makes evaluation.txt.
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-one() { # recipe, output, flags
+one() { # arguments: recipe, output, flags
     last_wins "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
-kl() { # output: prints the KL divergence of its predictions from the model's
+kl() { # argument: output; prints the KL divergence of its predictions from the model's
     "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
         sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
 }

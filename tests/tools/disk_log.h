@@ -5,13 +5,13 @@
 
 typedef enum {
     DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if it was truncated, else -1
-    DISK_WRITE,    // at, data
-    DISK_CUT,      // size
+    DISK_WRITE,    // at: offset; data: the written bytes
+    DISK_CUT,      // size: the new size
     DISK_GROW,     // size at least
     DISK_SYNC,     // for a file: its bytes and its size; for a directory: its names
-    DISK_MKDIR,    // path
-    DISK_RENAME,   // path, data: the new path
-    DISK_UNLINK    // path: a file or a directory
+    DISK_MKDIR,    // path: the new directory
+    DISK_RENAME,   // path: the old path; data: the new path
+    DISK_UNLINK    // path: a removed file or directory
 } disk_kind;
 
 /* Followed by n_path bytes of path and n_data bytes of data. Paths are relative to the recorded

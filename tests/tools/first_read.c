@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic int seen[2]; // header, weights
+static _Atomic int seen[2]; // calls that were seen: for headers, for weights
 
 static int is_shard(int fd)
 {

@@ -116,7 +116,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":  # huggingface_hub asks for it
+        if self.command != "HEAD":  # huggingface_hub sends such requests
             self.wfile.write(body)
 
     def do_HEAD(self):
@@ -254,7 +254,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
         body = data[at:end + 1]
         if fault == "wrong" or (fault == "wrongonce" and first((fault, name, path))):
-            body = bytes([body[0] ^ 1]) + body[1:]  # only this request has this part of the file
+            body = bytes([body[0] ^ 1]) + body[1:]  # only this request reads this part of the file
         if fault == "long":
             body += b"more"
         self.send_response(status)
@@ -281,7 +281,7 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 512  # dozens of programs ask at once
 
     def handle_error(self, request, address):
-        pass  # the other side went away
+        pass  # the client has closed the connection
 
 
 hub, cdn = Server(("127.0.0.1", 0), Handler), Server(("127.0.0.1", 0), Handler)

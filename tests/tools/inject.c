@@ -25,7 +25,7 @@
 
 static _Atomic long n_calls, n_read;
 static _Atomic int asked;
-static double busy_then; // seconds of processor time at the signal
+static double busy_then; // processor seconds of the process at the signal
 
 static double busy(void)
 {
@@ -44,7 +44,7 @@ static void ask(const char *what)
 
 static void command(const char *what)
 {
-    unsetenv("LD_PRELOAD"); // the command itself must not be affected
+    unsetenv("LD_PRELOAD"); // the command itself must not load this library
     if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
 }
 
@@ -92,7 +92,7 @@ void _exit(int code)
 {
     report();
     NEXT(void (*)(int), "_exit")(code);
-    for (;;) {} // it never returns
+    for (;;) {} // the call never returns
 }
 
 typedef ssize_t (*write_fn)(int, const void *, size_t);

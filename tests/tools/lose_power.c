@@ -24,14 +24,14 @@
 enum { SECTOR = 512, MAX_OBJECTS = 4096, MAX_CALLS = 1 << 16, MAX_PATH = 1024 };
 
 typedef struct entry entry;
-typedef struct object { // a file or a directory, under any names
+typedef struct object { // a file or a directory, whatever its names
     bool dir;
     uint64_t inode;
-    uint8_t *data; // own: the certain bytes
+    uint8_t *data; // own: the bytes that are certain
     int64_t size, room;
-    int first;     // the first call after the last sync; of a file
-    entry *live;   // own: names as the run saw them
-    entry *left;   // own: names after the loss
+    int first;     // index of the first call after the last sync of a file
+    entry *live;   // own: the names that the run saw
+    entry *left;   // own: the names after the loss of power
 } object;
 
 struct entry {
@@ -43,10 +43,10 @@ struct entry {
 typedef struct call {
     disk_call head;
     char *path;
-    const uint8_t *data;  // view: the log
-    int object, dir, dir2; // the object; the directories whose names it changes
+    const uint8_t *data;  // view: bytes of the log
+    int object, dir, dir2; // index of the object; of the directories whose names the call changes
     char name[256], name2[256];
-    bool sure; // a change of names that a sync covers
+    bool sure; // true if a sync covers this change of names
 } call;
 
 static object objects[MAX_OBJECTS];
@@ -105,7 +105,7 @@ static void names_drop(entry **list, const char *name, int o)
     free(gone);
 }
 
-/* Finds the object at a path that the run sees, -1: none; and its directory and name. */
+/* Finds the object at a path that the run sees (-1: none), its directory and its name. */
 static int object_at(const char *path, int *dir, char *name)
 {
     int at = 0;
@@ -222,7 +222,7 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* Makes all calls [o->first, end) of a file certain. */
+/* Makes calls [o->first, end) of file i certain. */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

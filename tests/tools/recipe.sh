@@ -1,5 +1,5 @@
 # recipe.sh - defines gptq_recipe; to be sourced.
-gptq_recipe() { # bits, group size: a recipe on standard output
+gptq_recipe() { # arguments: bits, group size; writes a recipe to standard output
     cat <<YAML
 quant_stage:
   quant_modifiers:

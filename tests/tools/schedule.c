@@ -38,9 +38,9 @@
 
 enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
 
-typedef struct row { // for a phase, or for a chunk function
+typedef struct row { // figures of a phase, or of a function of chunks
     char phase[32];
-    osh_chunk_fn fn; // NULL: the phase
+    osh_chunk_fn fn; // NULL: the row of the phase
     long calls, chunks;
     double busy, alone, took;
 } row;
@@ -49,9 +49,9 @@ static row rows[MOST_ROWS];
 static int n_rows;
 static struct { osh_scope scope; char phase[32]; } scopes[OSH_MAX_SCOPES];
 static int n_scopes, n_threads = 1;
-static const osh_ctx *caller; // the context of the thread whose chunks are dealt
+static const osh_ctx *caller; // context of the thread whose chunks are dealt
 static bool in_call;
-static double last; // seconds of the caller's processor that are accounted for
+static double last; // processor seconds of the caller that are already counted
 
 int __real_main(int argc, char **argv);
 osh_status __real_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
@@ -129,7 +129,7 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
     for (int i = 0; i < 2; i++) {
         row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
         r->calls++, r->chunks += n, r->busy += sum, r->took += took;
-        if (i) r->alone += alone; // before it; not part of its busy seconds
+        if (i) r->alone += alone; // time before the chunks; not part of its busy seconds
     }
     free(each);
     return rc;

@@ -17,7 +17,7 @@
 #include "text/json.h"
 
 typedef struct item {
-    osh_st_entry e; // name own
+    osh_st_entry e; // `name` is own
     uint8_t *data;  // own
     int64_t n;
 } item;
@@ -191,7 +191,7 @@ static void rewrite_manifest(const char *dir)
     }
     cJSON_DeleteItemFromObjectCaseSensitive(root, "manifest_xxh3");
     char *text = cJSON_Print(root),
-         *end = strrchr(text, '}'); // its own checksum is the last member
+         *end = strrchr(text, '}'); // the manifest's own checksum is its last member
     while (end > text && (end[-1] == '\n' || end[-1] == ' ')) end--;
     size_t n = (size_t)(end - text);
     FILE *f = fopen(path, "w");
@@ -234,7 +234,8 @@ static void change(int argc, char **argv)
     } else if (!strcmp(op, "flip") && argc == 6) {
         t->data[atoll(argv[4]) % t->n] ^= (uint8_t)(1 << atoi(argv[5]));
     } else if (!strcmp(op, "fill") && argc == 7) {
-        for (int64_t i = 0; i < atoll(argv[5]); i++) { // a pattern of bytes, given as hex
+        for (int64_t i = 0; i < atoll(argv[5]); i++) { // writes a pattern of bytes, which is given
+                                                       // as hex
             unsigned byte = 0;
             sscanf(argv[6] + 2 * (i % (int64_t)(strlen(argv[6]) / 2)), "%2x", &byte);
             t->data[(atoll(argv[4]) + i) % t->n] = (uint8_t)byte;

@@ -166,7 +166,7 @@ static void kept_rows(void **state)
             if (tier == OSH_TIER_DISK && kept) {
                 size_t file = osh_mem_used(cx, OSH_MEM_HOST) - before;
                 assert_in_range(file, osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept),
-                                /* 4096: an open file */
+                                /* 4096 bytes for an open file */
                                 osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096);
             }
             for (int turn = 0; turn < 2; turn++) {
@@ -318,8 +318,8 @@ static void files_are_taken_up(void **state)
     osh_ctx_free(cx);
 }
 
-/* Two stores hold values with equal numbers: both in memory, both in one directory, or only the
- * second one in a directory. */
+/* Two stores have values with equal numbers: both stores in memory, both in one directory, or only
+ * the second in a directory. */
 static osh_status beside_others(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -351,7 +351,7 @@ static void values_beside_others(void **state)
             assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
 }
 
-/* Gets values as a pass does: batch by batch, and asks for `ahead` batches before it wants them. */
+/* Gets values as a pass does: batch by batch, with `ahead` batches requested in advance. */
 static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
 {
     static const bool in[] = {true, false}, out[] = {false, true};
@@ -417,10 +417,10 @@ static void read_ahead(void **state)
     osh_ctx_free(cx);
 }
 
-/* Reading ahead takes the bytes that the plan counts for it. */
+/* Reading ahead uses as many bytes as the plan counts for it. */
 static void read_ahead_is_planned(void **state)
 {
-    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // samples of one size
+    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // offsets of samples of equal length
     static const osh_dataset same = {.offsets = (int64_t *)even, .n = SAMPLES};
     static const bool in[] = {true, true};
     static uint16_t any[40 * WIDTH];

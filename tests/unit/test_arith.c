@@ -165,7 +165,7 @@ static void test_kernel_columns(void **state)
                         want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // NaN codes, too
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
-                for (int64_t i = 0; i < n; i++) // the payload of a NaN may differ
+                for (int64_t i = 0; i < n; i++) // the bits of a NaN may differ
                     if ((want[i] & 0x7f) == 0x7f && q.kind == OSH_Q_CODE_FP8) {
                         memset(y + (size_t)i * size, 0, size);
                         assert_true(osh_find_nonfinite(z + (size_t)i * size, dts[d], 1) == 0);
@@ -233,7 +233,7 @@ static void test_params_columns(void **state)
 
 static void test_same_for_threads(void **state)
 {
-    enum { O = 700, I = 1024 }; // several chunks
+    enum { O = 700, I = 1024 }; // large enough for several chunks
     osh_ctx *four = NULL;
     osh_tensor *w = NULL;
     assert_int_equal(osh_ctx_new(&four, 4), OSH_OK);
@@ -283,7 +283,7 @@ static void test_refusals(void **state)
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
     snprintf(wide.observer, sizeof wide.observer,
              "fouroversix");            // the search begins at 1.8 times the range
-    uint16_t half[] = {0x7b00, 0x3c00}; // 57344, 1 in F16
+    uint16_t half[] = {0x7b00, 0x3c00}; // 57344 and 1 as F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC,
                  osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
@@ -296,7 +296,7 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // one scale, two are wanted
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but two are needed
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -333,7 +333,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // searched range
+    assert_true(torture(quantize, &cx) >= 10); // the quantization that searches its range
 }
 
 int main(void)

@@ -12,7 +12,7 @@ typedef struct model {
     tiny_model at;
     osh_tensor **dw; // own [weights]: sums of the gradients from the hook; NULL: none
     bool *wants;     // own [weights]
-    bool places;     // wanted gradients are stored by the caller
+    bool places;     // true if the caller provides the storage of the gradients
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
@@ -23,7 +23,8 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
                osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->at.g->n_nodes; i++) { // wants all but embedding and head
+    for (int i = 0; i < m->at.g->n_nodes; i++) { // asks for the gradients of all weights except the
+                                                 // embedding and the head
         const osh_node *n = &m->at.g->nodes[i];
         for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
             if (n->w[k] >= 0) m->wants[n->w[k]] = true;
@@ -184,7 +185,8 @@ static void gradients_are_differences(void **state)
         for (int i = 0; i < m.at.g->n_weights; i++) {
             if (!m.wants[i]) continue;
             assert_non_null(m.dw[i]);
-            /* The differences are values of the forward pass: a sanitizer looks at few. */
+            /* Each difference takes a forward pass, so a sanitizer's build checks only some
+             * weights. */
             if (!SANITIZED || n % 8 == 0) check_weight(&m, i, n % 2);
             n++;
         }
@@ -211,7 +213,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
-            double error = 0, square = 1e-30; // each sample is rounded to f32
+            double error = 0, square = 1e-30; // each sample's sum is rounded to f32
             for (int64_t e = 0; e < osh_tensor_numel(a.dw[i]); e++) {
                 double x = ((float *)a.dw[i]->data)[e], y = ((float *)c.dw[i]->data)[e];
                 error += (x - y) * (x - y), square += y * y;
@@ -267,7 +269,8 @@ static void the_peak_is_kept(void **state)
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
         osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
         leaves[g->hidden] = true;
-        for (int i = 0; i < g->n_weights; i++) // the hook's own tensors are not counted
+        for (int i = 0; i < g->n_weights; i++) // tensors that the hook itself allocates are not
+                                               // part of the prediction
             if (m.wants[i]) {
                 const osh_weight *w = &g->weights[i];
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
@@ -288,7 +291,8 @@ static void the_peak_is_kept(void **state)
                                            b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // depends on the instruction set
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // the forward peak, which
+                                                                   // depends on the instruction set
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
@@ -382,7 +386,8 @@ static bool back_on_card(model *m)
     return d != NULL;
 }
 
-/* Compares gradients of a GPU with those of the host, in F32; the GPU adds in another order. */
+/* Compares gradients of a GPU with those of the host, in F32. They differ a little, because the GPU
+ * adds in another order. */
 static void a_card_goes_back(void **state)
 {
     static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite",

@@ -39,7 +39,7 @@ static void zeroes_and_refuses_overflow(void **state)
     p = osh_calloc(cx, 37, 27);
     for (int i = 0; i < 999; i++) assert_int_equal(p[i], 0);
     osh_free(cx, p);
-    p = osh_calloc(cx, 0, 24); // room for one object
+    p = osh_calloc(cx, 0, 24); // 0 objects: the block has room for one
     assert_int_equal(osh_mem_live(cx), 24);
     osh_free(cx, p);
 
@@ -164,7 +164,7 @@ static void keeps_large_blocks(void **state)
     assert_ptr_equal(a, was);
     for (int i = 0; i < 8 * MB; i++) assert_int_equal(a[i], 0);
     osh_free(cx, a), osh_free(cx, b);
-    assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both are kept
+    assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
     a = osh_calloc(cx, 1, 15 * MB); // uses both if they are neighbours, otherwise both are unmapped
@@ -298,7 +298,7 @@ static void classes_and_limits(void **state)
     assert_non_null(strstr(osh_error_text(cx), "host memory"));
     osh_error_clear(cx);
 
-    osh_mem_move(cx, more, OSH_MEM_DEVICE); // a move does not allocate
+    osh_mem_move(cx, more, OSH_MEM_DEVICE); // moving bytes to another class does not allocate
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
     osh_free(cx, more), osh_free(cx, last), osh_free(cx, device);
     for (int i = 0; i < 8; i++) osh_free(cx, chunks[i]);
@@ -309,7 +309,7 @@ static void classes_and_limits(void **state)
     osh_ctx_free(cx);
 }
 
-typedef struct giver { // has blocks that it frees one at a time when asked
+typedef struct giver { // a thread that owns blocks and frees one when it is asked
     osh_ctx *cx;
     void *held[3];
     int n, asked;
@@ -338,9 +338,10 @@ static void others_give_before_a_peak_rises(void **state)
     osh_mem_give(cx, 4 * one, giver_give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
-    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // neither of them waits
+    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // these two allocations do
+                                                                         // not wait
     assert_int_equal(g.asked, 0);
-    void *waits = osh_alloc(cx, BIG); // waits until it fits, or nothing is left
+    void *waits = osh_alloc(cx, BIG); // waits until the block fits, or no other block is left
     assert_int_equal(g.asked, 3);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
     void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};

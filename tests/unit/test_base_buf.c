@@ -22,12 +22,13 @@ static void grows_and_stays_terminated(void **state)
     osh_buf_clear(&b);
     assert_string_equal(b.data, "");
     assert_ok(cx, osh_buf_printf(cx, &b, "%s-%d", "layer", 3));
-    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // longer than what is left
+    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // longer than the free space of the buffer
     assert_int_equal(b.len, 507);
     assert_memory_equal(b.data, "layer-3000", 10);
     assert_int_equal(b.data[506], '7');
     osh_buf_clear(&b);
-    assert_ok(cx, osh_buf_line(cx, &b, "%s: %0200d", "\x1b[2J\n", 7)); // every byte may grow
+    assert_ok(cx, osh_buf_line(cx, &b, "%s: %0200d", "\x1b[2J\n", 7)); // escaping may make every
+                                                                       // byte longer
     assert_memory_equal(b.data, "\\u001b[2J\\u000a: 000", 20);
     assert_int_equal(b.len, 15 + 2 + 200 + 1);
     assert_int_equal(b.data[b.len - 1], '\n');

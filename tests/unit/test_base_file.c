@@ -30,7 +30,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *in(int i, const char *name) // one of four names that are valid together
+static const char *in(int i, const char *name) // returns the path of a name; four results are valid
+                                               // at the same time
 {
     snprintf(buf[i], sizeof buf[i], "%s/%s", dir, name);
     return buf[i];
@@ -185,7 +186,7 @@ static void whole_files(void **state)
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
     assert_null(p);
-    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces
+    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces the file
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0));
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
@@ -234,7 +235,7 @@ static void full_disk(void **state)
     assert_ok(cx, osh_file_reserve(cx, f, 9000));
     assert_int_equal(osh_file_bytes(f), 9000);
     assert_ok(cx, osh_file_reserve(cx, f, 0));
-    assert_ok(cx, osh_file_reserve(cx, f, 100)); // never shrinks
+    assert_ok(cx, osh_file_reserve(cx, f, 100)); // reserving less does not shrink the file
     assert_int_equal(osh_file_bytes(f), 9000);
     osh_file_close(cx, f);
     assert_fails(cx, OSH_E_IO, osh_file_copy(cx, in(3, "dst"), buf[2]), "cannot write");
@@ -417,7 +418,7 @@ static void forked_children_have_no_locks(void **state)
     close(ends[0]);
     assert_ok(cx, osh_file_open_or_create(cx, &again, buf[0]));
     assert_ok(cx, osh_file_lock(cx, again, &taken));
-    assert_false(taken); // the parent still has the lock
+    assert_false(taken); // the parent still has the lock, so another process cannot take it
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_lock(cx, again, &taken));
     bool free_again = taken;

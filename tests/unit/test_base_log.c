@@ -32,7 +32,8 @@ static void stderr_redirect(bool terminal)
     close(to);
 }
 
-static void output_take(char *to, size_t room) // reads the output since the last call
+static void output_take(char *to, size_t room) // reads the output that was written since the last
+                                               // call
 {
     size_t n = 0;
     ssize_t k;
@@ -178,7 +179,8 @@ static void live_line_of_a_terminal(void **state)
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // cut to the 40 columns of the terminal
-    assert_true(strlen(many) < 10 * strlen(first)); // 500 calls in far less than a second
+    assert_true(strlen(many) < 10 * strlen(first)); // 500 calls take far less than a second, so few
+                                                    // lines are shown
     assert_memory_equal(message, "\r\033[Khello\r\n3/28  model", 21);
     assert_non_null(strstr(end, "\n"));
 }
@@ -333,7 +335,7 @@ static void log_file_of_whole_lines(void **state)
     osh_log_file(cx, NULL);
     bool open_after = osh_log_has_file(cx);
     osh_log_line(cx, "begin", "nowhere");
-    osh_status again = osh_log_file(cx, path); // appends
+    osh_status again = osh_log_file(cx, path); // appends to the file
     osh_log_line(cx, "begin", "again");
     stderr_restore();
     assert_int_equal(rc | again, OSH_OK);

@@ -82,7 +82,7 @@ static void odd_keys(void **state)
     assert_true(osh_map_get(m, "a\0c", 3, &v));
     assert_int_equal(v, 2);
     size_t n = osh_map_count(m);
-    assert_ok(cx, osh_map_put(cx, m, "a\0c", 3, INT64_MAX)); // replaces
+    assert_ok(cx, osh_map_put(cx, m, "a\0c", 3, INT64_MAX)); // replaces the value
     assert_int_equal(osh_map_count(m), n);
     assert_true(osh_map_get(m, "a\0c", 3, &v));
     assert_true(v == INT64_MAX);

@@ -54,7 +54,7 @@ static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const int64_t *first = user;
     if (chunk < *first || chunk % 3) return OSH_OK;
-    volatile double x = 1; // lower chunks take longer, so a higher one fails first
+    volatile double x = 1; // makes lower chunks slower, so a higher one fails first
     for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
     osh_status rc =
         osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);

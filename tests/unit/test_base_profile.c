@@ -99,7 +99,7 @@ static void own_time_only(void **state)
     osh_scope b = osh_profile_begin(cx, "inner", "x");
     usleep(30000);
     (void)b;
-    osh_profile_end(cx, a); // ends both scopes
+    osh_profile_end(cx, a); // ends the inner scope, too
     a = osh_profile_begin(cx, "outer", "x");
     usleep(10000);
     assert_ok(cx, osh_profile_read(cx, &d)); // a scope is open
@@ -189,11 +189,11 @@ static void short_peak_is_seen(void **state)
     assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
-    /* The samples also contain its end. */
+    /* The samples also show the end of the peak. */
     assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2);
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
     osh_profile_data_deinit(cx, &d);
-    for (int i = 0; i < 5; i++) { // also within one interval
+    for (int i = 0; i < 5; i++) { // the peak is found also within one interval
         assert_true(osh_mem_sampled_peak(cx) > 0);
         p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                  -1, 0);
@@ -220,8 +220,8 @@ static void check_records(osh_ctx *cx, const char *text, size_t n)
     osh_yaml_free(cx, y);
 }
 
-/* A kill during write(2) leaves the part that fits into a page of the file. The text before the end
- * of any page is valid. */
+/* A kill during write(2) leaves the part of the data that fits into a page of the file. The text up
+ * to the end of any page must be valid YAML. */
 static void whole_at_each_page(void **state)
 {
     enum { PAGE = 4096 };

@@ -307,7 +307,7 @@ static void test_side_files(void **state)
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                              int64_t first, int64_t n)
 {
-    for (int64_t r = 0; r < n; r++) // values of row 2 are one more than of row 1
+    for (int64_t r = 0; r < n; r++) // all values of row 2 are larger by 1 than those of row 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
     return OSH_OK;
 }
@@ -330,13 +330,13 @@ static void test_virtual(void **state)
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape),
-                     OSH_OK); // no longer the stored one
+                     OSH_OK); // the name no longer refers to the stored tensor
     assert_int_equal(((int8_t *)t->data)[0], 8);
     osh_tensor_free(f->cx, t);
     t = NULL;
     uint8_t stored[6];
     assert_int_equal(osh_checkpoint_read(f->cx, stored, ck, &ck->tensors[0]), OSH_OK);
-    assert_int_equal(stored[0], 'a'); // the stored one is still there by index
+    assert_int_equal(stored[0], 'a'); // the stored tensor can still be read by its index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine),
@@ -379,7 +379,7 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* another sum than that of m-1 */
+    /* another checksum than that of the tensor in m-1 */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

@@ -1,5 +1,5 @@
-/* test_cost.c - operations counted by hand for the model in examples/, and the estimated time to go
- * with a given clock. */
+/* test_cost.c - compares counts of operations with counts made by hand for the model in examples/,
+ * and tests the estimate of the remaining time with a given clock. */
 #include "plan/plan.h"
 #include "run/pace.h"
 #include "torture.h"
@@ -50,7 +50,8 @@ static void flops_of_layers(void **state)
     double hessians = N * (3 * D * (D + 1) + F * (F + 1.0));
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    double judged = 64.0 * (6 * D * D + F * F); // the judge looks at 64 rows of 128, 256 and 512
+    double judged = 64.0 * (6 * D * D + F * F); // the judge computes 64 rows of weights with 128,
+                                                // 256 and 512 rows
     for (int s = 1; s <= 4; s++) {
         /* observe does not run down_proj */
         near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians);
@@ -60,7 +61,7 @@ static void flops_of_layers(void **state)
     }
     assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
     assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
-    double sum = 0; // the Linears' own figures add up to it
+    double sum = 0; // operations of the Linears add up to this
     for (int i = 0; i < p->match.n_linears; i++)
         if (p->match.linears[i].subgraph == 2) sum += osh_cost_of_linear(&p->budget, i);
     near_to(sum, c[2].work[OSH_PHASE_SOLVE]);
@@ -95,7 +96,7 @@ static void pipelines(void **state)
     osh_options opt = {0};
     osh_cost *c;
     int n;
-    osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding: no data
+    osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding needs no data
     assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1);
     assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 &&
@@ -129,8 +130,8 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     return OSH_OK;
 }
 
-/* The shares of a subgraph's passes add up to the whole in each way to run it, except for the
- * reading of weights. */
+/* The shares of a subgraph's passes add up to the whole for each way to run it, except for the time
+ * to read weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -185,7 +186,7 @@ static void pace_learns(void **state)
     if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02)
         fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
     near_to(osh_pace_tokens_per_s(&pace), 200.0 / 2);
-    /* An earlier run did the subgraphs between. */
+    /* An earlier run has done the subgraphs between this one and the last. */
     osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t);
     if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));

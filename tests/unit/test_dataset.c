@@ -83,7 +83,7 @@ static void test_ids(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", ROWS); // blank lines, \r\n, no \n at the end
+    file(cx, "x.jsonl", ROWS); // with blank lines, with \r\n, and without \n at the end
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     opt.max_seq_length = 100;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
@@ -103,7 +103,7 @@ static void test_num_samples(void **state)
     opt.num_samples = 4;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the rest of the file is not read
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 512; // the file has fewer rows: all are taken
+    opt.num_samples = 512; // the file has fewer rows than that, so all are used
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
 }
 
@@ -138,7 +138,7 @@ static void test_collators(void **state)
     opt.pad_to_max_length = true; // LLM Compressor does not pad ids
     opt.batch_size = 3;
     gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
-    opt.collator = "padding"; // neither cuts ids nor adds any
+    opt.collator = "padding"; // this collator neither cuts ids nor adds any
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
 }
 
@@ -150,7 +150,7 @@ static void test_concatenate(void **state)
     file(cx, "x.jsonl", ROWS); // 13 tokens
     opt.concatenate = true;
     gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
-    opt.num_samples = 1; // counts blocks
+    opt.num_samples = 1; // with concatenation this is the number of blocks
     gives(cx, NULL, &opt, "1 2 3 4 5");
     opt.num_samples = 512;
     opt.max_seq_length = 13;
@@ -171,9 +171,9 @@ static void test_text(void **state)
     file(cx, "x.jsonl",
          "{\"text\": \"abc\"}\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"\"}\n{\"text\": "
          "\"a\\nb\"}\n");
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> survives the cut
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> is kept when a sample is cut
     opt.max_seq_length = 1;
-    gives(cx, tok, &opt, "0|0|0|0"); // no room for </s>
+    gives(cx, tok, &opt, "0|0|0|0"); // one token leaves no place for </s>
     opt.max_seq_length = 50;
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
@@ -257,7 +257,7 @@ static void test_bad_rows(void **state)
         refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
     }
     file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
-    opt.n_vocab = 0; // unknown
+    opt.n_vocab = 0; // unknown size of the vocabulary
     gives(cx, NULL, &opt, "2147483647");
 }
 

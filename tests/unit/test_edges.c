@@ -41,7 +41,8 @@ static void *write_some(void *user)
     return NULL;
 }
 
-/* Writes the pieces and compares the file. hole: every hole-th piece is left out; 0: none. */
+/* Writes the pieces and compares the file. `hole`: one of every `hole` pieces is left out; 0:
+ * none. */
 static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
                         int hole)
 {

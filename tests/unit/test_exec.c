@@ -115,7 +115,7 @@ static void batches_and_threads_do_not_matter(void **state)
 
 typedef struct trace {
     const osh_graph *g;
-    int *seen; // [n_values] number of calls
+    int *seen; // own [n_values]: number of calls of the hook for each value
     int n_linear, last_linear;
     bool double_input; // doubles the inputs of linears
     osh_tensor *mine;  // own
@@ -170,7 +170,7 @@ static void hooks_are_called_once(void **state)
                                   &hooks, true));
     for (int v = 0; v < m.g->n_values; v++) {
         assert_int_equal(t.seen[v], 1);
-        assert_non_null(b->values[v]); // keep NULL: all
+        assert_non_null(b->values[v]); // `keep` is NULL, so all values are kept
     }
     assert_int_equal(t.n_linear, 2 * 7 + 1);
     osh_batch_free(m.cx, b);
@@ -225,13 +225,13 @@ static void only_needed_nodes(void **state)
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
     int q = m.g->modules[osh_graph_module(m.g, "model.layers.0.self_attn.q_proj")].node;
-    want[m.g->nodes[q].in[0]] = true; // input of q: only the norm
+    want[m.g->nodes[q].in[0]] = true; // for the input of q only the norm must run
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < q);
     assert_int_equal(q - s->first, 1);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
-    want[s->live_in[0]] = true; // it is live already
+    want[s->live_in[0]] = true; // this value is already live
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
 
@@ -247,7 +247,7 @@ static void only_needed_nodes(void **state)
     assert_int_equal(t.seen[s->live_in[0]], 1);
     assert_int_equal(t.n_linear, 0);
     assert_non_null(b->values[s->live_in[0]]);
-    assert_null(b->values[m.g->input_ids]); // not in keep
+    assert_null(b->values[m.g->input_ids]); // not marked in `keep`
     osh_batch_free(m.cx, b);
     osh_partition_free(m.cx, p);
     free(t.seen);
@@ -269,7 +269,7 @@ static void add_original(model *m)
 
 typedef struct pairs {
     const osh_graph *g;
-    int n; // pairs that were live together
+    int n; // number of pairs that were live at the same time
 } pairs;
 
 static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x,
@@ -318,7 +318,8 @@ static void originals_are_beside(void **state)
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    int input = m.g->nodes[down].in[0]; // the run ends at the input of a Linear, in both models
+    int input = m.g->nodes[down].in[0]; // the last value of the run is the input of a Linear, in
+                                        // both models
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;
     osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
@@ -408,7 +409,7 @@ static void memory_is_what_was_predicted(void **state)
 /* ---- sample by sample ---- */
 
 typedef struct witness {
-    const osh_batch *all; // all values of the batch, made node by node
+    const osh_batch *all; // all values of the batch, which were made by running node after node
     const bool *seen;
     int n;
 } witness;
@@ -541,7 +542,7 @@ static void nonfinite_is_named(void **state)
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) { // apart; as one; as one, sample by sample
+    for (int way = 0; way < 3; way++) { // 0: two ops; 1: one op; 2: one op, sample by sample
         model m;
         osh_batch *b = NULL;
         osh_lanes *lanes = NULL;
@@ -798,7 +799,7 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    for (int way = 0; way < 2; way++) // all rows, then only the rows of the experts
+    for (int way = 0; way < 2; way++) // first all rows, then only the rows that the experts need
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];
             osh_exec_values of = {m.g->n_values, 0};

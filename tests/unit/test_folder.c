@@ -113,7 +113,8 @@ static void test_sequences_that_are_no_utf8(void **state)
     } bad[] = {
         {"x.txt", "{}\n\ncaf\xe9 b\n",
          "/x.txt: byte 0xE9 in line 3, at byte 7 of the text, begins no"},
-        {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends in a character
+        {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends within a
+                                                                  // character
         {"x.txt", "\xef\xbb\xbf\n\x80", ": byte 0x80 in line 2, at byte 4"},
         {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // half of a surrogate pair
         {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // overlong
@@ -161,7 +162,7 @@ static void test_bytes_that_are_no_utf8(void **state)
         drop(f, names[k]);
     }
     put_text(f, "a.jsonl", good[1]),
-        put_text(f, "b.jsonl", good[1]); // a mark at the beginning of each file
+        put_text(f, "b.jsonl", good[1]); // a byte order mark at the beginning of each file
     gives(f, f->dir, "1 2 1 2");
     put_text(f, "b.jsonl", "{\"input_ids\": [1]}\n\xef\xbb\xbf{\"input_ids\": [1]}\n");
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.jsonl line 2");

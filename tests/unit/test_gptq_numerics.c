@@ -215,7 +215,7 @@ static void deficient_ones_are_solved(void **state)
         assert_true(n_differ(&gptq, &rtn) > 0);
         assert_null(gptq.fallback);
     }
-    run(&gptq, NEARLY, 2, "gptq"); // neither 1 nor 10 % of the mean diagonal is enough
+    run(&gptq, NEARLY, 2, "gptq"); // neither 1 nor 10 % of the mean diagonal is enough damping
     assert_string_equal(gptq.fallback, "damping times 100");
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
@@ -240,7 +240,7 @@ static void a_ladder_from_zero_rises(void **state)
                         "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
-/* A target that exceeds f32 is not used, and the job says so. A target shift of 0 changes
+/* A target that exceeds f32 is not used, and a message says so. A target shift of 0 changes
  * nothing. */
 static void targets_are_finite(void **state)
 {

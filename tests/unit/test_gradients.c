@@ -63,7 +63,7 @@ static void job_close(job *j)
     tiny_model_close(&j->at);
 }
 
-/* Measures the gradients. Returns the predicted bytes; *took is the measured peak. */
+/* Measures the gradients. Returns the predicted bytes; sets *took to the measured peak. */
 static int64_t gradients_measure(job *j, int64_t *took)
 {
     osh_ctx *cx = j->at.cx;
@@ -81,7 +81,7 @@ static int64_t gradients_measure(job *j, int64_t *took)
     return said;
 }
 
-typedef struct nudge { // moves element (token, at) of a value
+typedef struct nudge { // moves element `at` of token `token` of a value
     int value;
     int64_t token, at;
     float by;

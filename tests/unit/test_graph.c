@@ -322,7 +322,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // commands that need an untied head report that it is missing
+    open_case(&f, "llama_default"); // these commands need an untied head, so they report that it is
+                                    // missing
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     tiny_check(f.cx, graph_build(&f));
     assert_true(f.g->headless);
@@ -330,7 +331,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "has no lm_head.weight"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // config.json has no key: a missing head means tied
+    open_case(&f, "llama_default"); // config.json does not have the key, so a missing head means
+                                    // that it is tied
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     set_config(&f, "tie_word_embeddings", NULL);
     tiny_check(f.cx, graph_build(&f));

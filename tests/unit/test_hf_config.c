@@ -242,7 +242,7 @@ static void test_rope_of_families(void **state)
     osh_hf_config *c =
         open_text(f, "{\"model_type\": \"gemma3_text\", \"max_position_embeddings\": 64,"
                      " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
-    /* only for the full layers */
+    /* only the full layers have the linear rope */
     assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT);
     osh_hf_config_close(f->cx, c);
     c = open_text(

@@ -209,10 +209,10 @@ static void test_tree(void **state)
     assert_ok(f->cx, tree_read(f->cx, &t, LIST));
     assert_string_equal(osh_hub_tree_find(&t, "additional_chat_templates/b.jinja")->etag, SHA1);
     assert_string_equal(osh_hub_tree_find(&t, "x/w.safetensors")->etag,
-                        SHA256); // not that of its pointer
+                        SHA256); // not the hash of the pointer file
     assert_int_equal(osh_hub_tree_find(&t, "x/w.safetensors")->n_bytes, 5000000000);
     assert_null(osh_hub_tree_find(&t, "a"));
-    assert_null(osh_hub_tree_find(&t, "x/w.bin")); // no pull asks for it
+    assert_null(osh_hub_tree_find(&t, "x/w.bin")); // this file belongs to no pull
     assert_true(t.has_pickles);
     osh_hub_tree_deinit(f->cx, &t);
     assert_true(torture(read_once, LIST) > 2);

@@ -322,7 +322,7 @@ static void test_read(void **state)
 
 typedef struct listed {
     cJSON *items; // own: an array
-    int left;     // items until one fails
+    int left;     // number of items until the callback fails
 } listed;
 
 static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)

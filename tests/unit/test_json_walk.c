@@ -66,7 +66,7 @@ static void test_copies(void **state)
 }
 
 typedef struct kept {
-    osh_buf keys; // own: each with a space
+    osh_buf keys; // own: the keys that were read, each followed by a space
     int64_t place, sum;
 } kept;
 

@@ -124,7 +124,7 @@ static void test_refused(void **state)
                    "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
-                   "--model is not given"); // an argument of LLM Compressor's that is taken
+                   "--model is not given"); // `streaming` itself was accepted
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "unknown option 'streaming'");
@@ -147,7 +147,7 @@ static void test_jobs(void **state)
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
-    s->text[0] = 0; // an equal call continues the job
+    s->text[0] = 0; // clears the text; the same call continues the job
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));

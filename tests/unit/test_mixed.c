@@ -76,7 +76,8 @@ static void test_against_all(void **state)
     if (n_best < n * 3 / 4) fail_msg("the best choice in %d of %d", n_best, n);
 }
 
-/* Two units of one size; a byte saves ten times as much in the first. */
+/* Two units have the same size, but each byte lowers the loss of the first unit ten times as
+ * much. */
 static void test_known(void **state)
 {
     osh_ctx *cx = *state;
@@ -105,7 +106,7 @@ static void test_too_small(void **state)
     osh_mixed_free(cx, m);
 }
 
-/* The effect of a unit scales the losses of all its candidates. */
+/* The effect of a unit multiplies the losses of all its candidates. */
 static void test_weighed(void **state)
 {
     osh_ctx *cx = *state;

@@ -24,9 +24,9 @@ static float square[2][I * I];
 
 typedef struct trial {
     const osh_modifier *m;
-    int n, n_threads, shape; // shape: index into rows
+    int n, n_threads, shape; // `shape` is an index into `rows`
     bool stays, keep_w, both; // results stay; weights stay; a target of its own
-    bool apart;               // there are enough Linears for a thread each
+    bool apart;               // true if there are enough Linears for one thread each
 } trial;
 
 static osh_status job_take(osh_ctx *cx, osh_linear_job *j)
@@ -77,7 +77,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Fails unless the prediction covers the bytes taken and is at most MOST_PERCENT of `with`. */
+/* Fails unless the predicted bytes `said` are at least `took` and at most MOST_PERCENT of
+ * `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
@@ -87,8 +88,8 @@ static void trial_check(const trial *t, const char *text, size_t said, size_t to
              took, with, said);
 }
 
-/* Returns the bytes that compress takes. *said is the prediction; *result is the size of the first
- * Linear's result. */
+/* Returns the bytes that compress takes. Sets *said to the predicted bytes and *result to the bytes
+ * of the first Linear's result. */
 static size_t trial_measure(const trial *t, size_t *said, size_t *result)
 {
     osh_ctx *cx = NULL;

@@ -101,7 +101,8 @@ static void test_names_are_written_as_they_are_read(void **state)
         char *text = NULL;
         osh_yaml *y = NULL;
         osh_buf_init(&b, 0);
-        for (int part = 0; part < 3; part++) { // stage, modifiers and value, as JSON, which is YAML
+        for (int part = 0; part < 3; part++) { // a stage, a list of modifiers, and a value, all as
+                                               // JSON, which is valid YAML
             char name[64], quoted[256];
             snprintf(name, sizeof name, "%s%s", names[i],
                      part == 0   ? "_stage"
@@ -157,7 +158,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        /* Other tests have recipes of these. */
+        /* Other tests have recipes of these modifiers. */
         if (!osh_modifier_quantizes(&(osh_modifier){.type = osh_modifier_at(i)})) continue;
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
@@ -206,7 +207,9 @@ static void test_transforms(void **state)
         osh_recipe_free(cx, r);
         snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {}, %s", type->name, after);
         r = parse(text);
-        assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // inferred
+        assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // NULL: the mappings are
+                                                                           // inferred from the
+                                                                           // model
         osh_recipe_free(cx, r);
     }
 }
@@ -244,7 +247,7 @@ static void test_pruners(void **state)
             assert_int_equal(m->schemes[0].targets.n, 2);
             assert_false(m->schemes[0].weights.present);
             assert_int_equal(m->ignore.n, 1);
-            /* It did not inherit the schemes. */
+            /* The pruner did not inherit the schemes. */
             if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1);
             osh_recipe_free(cx, r);
         }

@@ -30,7 +30,7 @@ static void hear(void *user, osh_log_level level, const char *text)
     h->n += (size_t)snprintf(h->text + h->n, sizeof h->text - h->n, "%s\n", text);
 }
 
-/* Plans a recipe; *said gets the error, or the log. */
+/* Plans a recipe; *said gets the error or the log messages. */
 static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
 {
     osh_options opt = {0};

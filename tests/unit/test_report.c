@@ -75,7 +75,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Makes the JSON, as its file has it, and the page. The caller frees both. */
+/* Makes the report as JSON (the text of its file) and as a page. The caller frees both. */
 static osh_status both(osh_ctx *cx, char **json, char **html, const osh_run *run)
 {
     static const char path[] = "test_report.json";
@@ -113,7 +113,7 @@ static void few_modules(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     made_up_make(&m, 5);
     m.results[2].fallback = "rounded <to> nearest";
-    m.results[3].nmse = 0; // exact: no bar, but a row
+    m.results[3].nmse = 0; // an error of 0 has no bar, but a row
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);

@@ -40,8 +40,8 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // "key=value,..." ("~": null); a part of the message, NULL:
-                                // accepted
+        const char *set, *part; // keys that are set, "key=value,..." ("~": null); part of the
+                                // message, NULL: the scheme is accepted
         osh_status rc;
         bool weight;
     } rows[] = {
@@ -231,7 +231,8 @@ static void test_parse_good(void **state)
     q = NULL;
     assert_ok(cx, parse(&q, "{\"format\":\"int-quantized\",\"config_groups\":{\"g\":{\"targets\":["
                             "\"Linear\"],\"weights\":{}}}}"));
-    assert_string_equal(q->schemes[0].format, "int-quantized"); // format of the top level
+    assert_string_equal(q->schemes[0].format, "int-quantized"); // from the key `format` of the top
+                                                                // level
     osh_q_config_free(cx, q);
 }
 
@@ -314,7 +315,8 @@ static void test_print_order(void **state)
     osh_q_config_free(cx, again);
 }
 
-/* One scheme per row of targets; modules of a two-layer model. */
+/* Looks up each of `modules`. A row has the targets of one or two groups, and the group that each
+ * module must get; -1: none. */
 static void test_vllm_lookup(void **state)
 {
     static const char *const modules[] = {"m.embed_tokens", "m.0.q_proj",    "m.0.k_proj",
@@ -325,7 +327,7 @@ static void test_vllm_lookup(void **state)
     static const struct {
         const char *a, *b, *ignore; // targets of group_0 and group_1 (NULL: one group)
         int which[9];
-        const char *part; // NULL: the lookup agrees
+        const char *part; // part of the message; NULL: the lookup gives the same scheme
     } rows[] = {
         {"Linear", NULL, "lm_head", {-1, 0, 0, 0, 0, 0, 0, 0, -1}, NULL},
         {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "put lm_head in ignore"},

@@ -350,7 +350,8 @@ static void bad_files_are_named(void **state)
         {"{" BPE CHARSMAP("AAA"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP("AA?A"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP(""), "0 bytes", OSH_E_FORMAT},
-        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // trie of 8
+        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // the trie has 8
+                                                                                 // bytes
         {"{" BPE CHARSMAP("BAAAAAEAAAD/"), "not UTF-8", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
@@ -463,7 +464,7 @@ static void patterns_match_as_in_the_library(void **state)
 {
     static const struct row {
         const char *pattern, *text;
-        size_t start, end; // bytes first byte and end of the first match
+        size_t start, end; // bytes: start and end of the first match
     } rows[] = {
         {"s.+?\\R", "s1\v2\n", 0, 3},
         {"\\x41{2}?b", "AAb", 0, 3},

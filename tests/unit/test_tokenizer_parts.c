@@ -213,7 +213,7 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* The memory does not grow with the text: with a pre-tokenizer, with merges alone, with digits
+/* Memory use does not grow with the text: with a pre-tokenizer, with merges alone, and with digits
  * before the regex. */
 static void a_part_is_held(void **state)
 {
@@ -313,7 +313,8 @@ static void starters_join_nothing_before_them(void **state)
                 fail_msg("U+%04X begins with U+%04X in form %d", c, cp, compat);
             n++;
         }
-    assert_true(n > 200000); // letters, ideographs, syllables: a text has enough of them
+    assert_true(n > 200000); // letters, ideographs and syllables are such characters, so a text has
+                             // many of them
     free(second);
 }
 

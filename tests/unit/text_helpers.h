@@ -35,7 +35,7 @@ static inline int drop_context(void **state)
         if (status_) fail_msg("%s: %d %s", #call, status_, osh_error_text(cx));                    \
     } while (0)
 
-/* Asserts that the call fails with this code and with a message that contains `holds`. */
+/* Asserts that the call fails with `code` and with a message that contains the text `holds`. */
 #define assert_fails(cx, code, holds, call)                                                        \
     do {                                                                                           \
         osh_status status_ = (call);                                                               \

@@ -1,14 +1,16 @@
-/* attention.c - attention by tiles of queries: scores of one tile, softmax row by row, sum over v.
+/* attention.c - computes attention by tiles of queries: the scores of one tile, the softmax of each
+ * row, then the sum over v.
  *
  *   rows of a tile   head 0: queries [pos, pos + n)
  *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that its
  *                    ...                              keys are loaded once for all of them
  *
- * A tile sees the keys of its sample up to its last query, so hidden scores are computed only in
- * its last n keys. Tiles of few queries waste less work there; tiles of many rows spend less time
- * on the setup of products. With AVX2 (math/tile.h) keys and values are packed once for all tiles,
- * and each group of 24 rows sees only the keys that it needs. With AVX-512 BF16 (math/pairs.h)
- * keys and values are packed, too, and queries are read in place, 32 rows of a head at a time. */
+ * A tile uses the keys of its sample up to its last query, so scores that are masked are only in
+ * its last n keys. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
+ * time on the setup of products. With AVX2 (math/tile.h) keys and values are packed once for all
+ * tiles, and each group of 24 rows sees only the keys that it needs. With AVX-512 BF16
+ * (math/pairs.h) keys and values are packed too, and queries are not copied, 32 rows of a head at a
+ * time. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -34,10 +36,11 @@ typedef struct attention_worker {
     float *k, *v;
     float *s;         // [heads * queries, longest sample padded to 16]
     float *strip;     // [16, Dh]
-    /* PAIRS: panels of 16 keys, panels of 16 channels and n_keys tokens, room for a band of
-     * queries. */
+    /* PAIRS: kp: panels of 16 keys; vp: panels of 16 channels and n_keys tokens; qp: packed queries
+     * of a band. */
     uint32_t *kp, *vp, *qp;
-    int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
+    int64_t sample, kv_head, n_keys; // sample: first row of the loaded sample, -1 if none; n_keys:
+                                     // its loaded keys
 } attention_worker;
 
 typedef struct attention_job {
@@ -45,8 +48,8 @@ typedef struct attention_job {
     const osh_op_args *a;
     way way;
     const osh_tile *tiles;
-    int64_t n_tiles, longest; // tokens of the longest sample
-    const float *sinks;       // [H]; NULL: none
+    int64_t n_tiles, longest; // n_tiles; longest: tokens of the longest sample
+    const float *sinks;       // [H]; NULL: no sinks
     attention_worker *workers;
 } attention_job;
 
@@ -68,8 +71,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Widens keys and values [0, n) of this sample and head to f32. If the worker has keys of this head
- * already, it adds only the new ones. */
+/* Widens keys and values [0, n) of this sample and head to f32. If the worker already has some of
+ * them, widens only the others. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -86,7 +89,8 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
-/* Packs keys and values [0, n) of this sample and head for TILES, unless the worker has them. */
+/* Packs keys and values [0, n) of this sample and head for TILES. Does nothing if the worker has
+ * them. */
 static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -107,18 +111,18 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile; each row is one head and one query. */
+/* The rows of a tile. Each row is one query of one head. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
-    float scale, softcap; // 0: no cap
+    float scale, softcap; // softcap 0: no cap
     osh_dtype dt;
-    const float *sinks; // [heads]; NULL: none
+    const float *sinks; // [heads]; NULL: no sinks
 } rows_of;
 
-/* Turns the raw products s [from, to) of the visible keys into probabilities with a sink. First it
- * computes their softmax p without the sink, in f32. With m the largest score and
+/* Turns s [from, to), the products of a query with its visible keys, into probabilities with a
+ * sink. First it computes their softmax p without the sink, in f32. If m is the largest score and
  * p_m = 1 / sum e^(s - m), the sink scales each p to p / (1 + e^(sink - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
@@ -136,8 +140,8 @@ static void hide_scores(float *s, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
 }
 
-/* Turns a row s [n_keys] of raw products of head `head` into probabilities. Keys [lo, hi) are
- * visible; the probabilities of the others become 0. */
+/* Turns s [n_keys], the products of a query of head `head` with the keys, into probabilities. Keys
+ * [lo, hi) are visible; the other probabilities become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -171,7 +175,7 @@ static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
                 (osh_mat){me->v + first * Dh, Dh}, (osh_mnk){o->rows, Dh, n_keys});
 }
 
-/* Attends with GROUP rows at a time, over the keys that at least one of them sees. */
+/* Computes attention for GROUP rows at a time, over the keys that at least one of them sees. */
 static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
 {
     for (int64_t r = 0; r < o->rows; r += GROUP) {
@@ -199,7 +203,7 @@ static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, 
     }
 }
 
-/* Narrows a row of f32 to dt in place; the result fills the first half of the row. */
+/* Narrows a row of f32 to dt in place. The result occupies the first half of the row. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
     uint16_t part[256];
@@ -211,7 +215,8 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* Does softmax_row and leaves the result in o->dt (BF16) in the first half of the row. */
+/* Does the same as softmax_row, but writes the result in o->dt (BF16) to the first half of the
+ * row. */
 static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                            int64_t head)
 {
@@ -229,7 +234,8 @@ static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, con
     memset(p + to, 0, (size_t)(n_keys - to) * sizeof *p);
 }
 
-/* Packs keys and values [0, n) of this sample and head for PAIRS, unless the worker has them. */
+/* Packs keys and values [0, n) of this sample and head for PAIRS. Does nothing if the worker has
+ * them. */
 static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
                        int64_t kv_head, int64_t n)
 {
@@ -246,8 +252,8 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Attends with m queries of the tile from `row` on, of one head. Values after their last key are
- * multiplied by 0. */
+/* Computes attention for m queries of one head, from row `row` of the tile on. Values after the
+ * last key of a query are multiplied by 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
@@ -271,12 +277,12 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     }
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
-    osh_pairs_product(me->y, cols, p, m, values); // rows from m on: scores of 0
+    osh_pairs_product(me->y, cols, p, m, values); // rows from m on have scores of 0
     for (int64_t r = 0; r < m; r++)
         osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
 }
 
-/* Attends with all heads of one kv head, one after the other. */
+/* Computes attention for all heads of one kv head, one after the other. */
 static void attend_by_pairs(attention_worker *me, const attention_job *j, const rows_of *o,
                             int64_t kv_head)
 {
@@ -288,9 +294,9 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Chunks are ordered by kv head, and in a kv head from the last tile, which has the most keys, to
- * the first. So a worker often has the keys already, and the last chunks, for which other workers
- * may wait, are small. */
+/* Chunks are ordered by kv head. The chunks of a kv head go from the last tile, which has the most
+ * keys, to the first. So a worker often has the keys already, and the last chunks, for which all
+ * workers wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
@@ -324,7 +330,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Words of a worker: scores, keys, values, queries; all: their sum, with the output sums. */
+/* Words of memory of a worker for scores, keys, values and queries. `all` is their sum plus the
+ * sums of y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -353,7 +360,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // own: memory of the workers
+    float *room = NULL;               // own: memory of all workers
     float *sinks = NULL;              // own
     attention_job j = {.at = at, .a = a, .way = how};
 
@@ -405,7 +412,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    (void)in_width, (void)out_width; // n_tokens bounds the longest sample
+    (void)in_width, (void)out_width; // n_tokens is a bound for the longest sample
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;

@@ -1,11 +1,12 @@
-/* attention_grad.c - gradients of attention. Each kv head of a sample is a chunk, which takes its
- * heads and their tiles of 128 queries one after the other. For a tile it computes the scores and
- * their softmax again, and then, with OpenBLAS over the keys that the tile sees:
+/* attention_grad.c - computes the gradients of attention. Each kv head of a sample is a chunk: its
+ * heads and their tiles of 128 queries follow one after the other. For a tile it computes the
+ * scores and their softmax again, and then, with OpenBLAS over the keys that the tile sees:
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * A sink with probability p in a row gets -p rowsum(p dp) from it. With sinks, samples run one
- * after the other, so that the gradient of a sink is summed in their order. */
+ * A row adds -p rowsum(p dp) to the gradient of a sink that has probability p in it. With sinks,
+ * samples are computed one after the other, so that the gradient of a sink is summed in their
+ * order. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -22,7 +23,7 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // one whole sample each; the first of the call
+    const osh_tile *seq; // samples of the call; each tile is one whole sample
     int64_t longest;     // tokens of the longest sample
     float *room;         // own: [threads, worker_floats]
 } attention_grad_job;
@@ -31,10 +32,10 @@ typedef struct back_room {
     float *k, *v, *dk, *dv;  // [longest, Dh]
     float *q, *dy, *dq;      // [QUERIES, Dh]
     float *p, *ds;           // [QUERIES, padded longest]
-    float *slope;            // [padded longest] for one row
-    float scale, cap;        // cap 0: none
+    float *slope;            // [padded longest] scratch for one row
+    float scale, cap;        // cap 0: no cap
     int64_t ld;
-    float sink;              // sink of the head; -INFINITY: none
+    float sink;              // score of the head's sink; -INFINITY: no sink
     double to_sink;          // gradient of the sink
 } back_room;
 
@@ -64,8 +65,8 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* Writes or adds x [n, Dh] to the gradient of in[k], at rows from `row` on and columns from `at`
- * on. */
+/* Writes x [n, Dh] to the gradient of in[k], or adds it, at rows from `row` on and columns from
+ * `at` on. */
 static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                       int64_t at)
 {
@@ -78,9 +79,9 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
     }
 }
 
-/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p; the query
- * sees keys [first, i]. Sets slope to the derivative of the capped score by the product. Returns
- * the probability of the sink: with m the largest score, p_m = 1 / sum e^(s - m) without the sink
+/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
+ * sees keys [first, i]. Sets `slope` to the derivative of the capped score by the product. Returns
+ * the probability of the sink: if m is the largest score, p_m = 1 / sum e^(s - m) without the sink
  * and b = e^(sink - m) p_m, it is b / (1 + b), and each p is divided by 1 + b. */
 static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
                                    int64_t n_keys, int64_t first)
@@ -103,12 +104,12 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // infinite if the sink takes all
+    double beside = exp(me->sink - m) * s[top]; // infinite if the probability of the sink is 1
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
 
-/* ds [n] = p (ds - mean) slope */
+/* ds [n] = p (ds - mean) slope. */
 OSH_VEC_FN void slopes_body(float *ds, const float *p, const float *slope, float mean, int64_t n)
 {
     int64_t i = 0;
@@ -126,7 +127,7 @@ OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, 
     slopes_body(ds, p, slope, mean, n);
 }
 
-/* Computes dq and adds to dk and dv for n queries of one head from position pos on. */
+/* Computes dq, and adds to dk and dv, for n queries of one head from position `pos` on. */
 static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
@@ -137,7 +138,7 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
                 (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
-        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 outside
+        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 for other keys
         double mean = 0;
         float share = attention_row_softmax(me, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];

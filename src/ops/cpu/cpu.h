@@ -1,4 +1,5 @@
-/* cpu.h - the fast CPU column of ops.def: one function for each op, and its bytes of scratch. */
+/* cpu.h - declares the fast CPU column of ops.def: a function for each op, and one that returns its
+ * bytes of scratch. */
 #ifndef OSH_OPS_CPU_H
 #define OSH_OPS_CPU_H
 #include "ops/op.h"
@@ -20,7 +21,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients with a fast CPU version. */
+/* Gradients that have a fast CPU version. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -30,12 +31,13 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
-/* Upper bounds of the bytes of scratch, with the parameters of osh_op.scratch. */
+/* The functions below return upper bounds of the bytes of scratch. Their parameters are those of
+ * osh_op.scratch. */
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* in_width, out_width: see osh_kl_scratch. */
+/* in_width and out_width have the meaning that they have for osh_kl_scratch. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
 size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -50,23 +52,23 @@ size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_w
                         int64_t n_tokens, int n_threads);
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads);
-/* Returns 0: these ops use the stack. */
+/* Returns 0, because these ops need only the stack. */
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                  int64_t n_tokens, int n_threads);
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* Gross bytes. */
+/* Returns gross bytes. */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
-/* Gross bytes; n_tokens: rows of w. */
+/* Returns gross bytes. n_tokens is the number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* out_width: V. */
+/* out_width is V. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* in_width: D, -, D2; out_width: V. */
+/* in_width is {D, not used, D2}; out_width is V. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
 #endif

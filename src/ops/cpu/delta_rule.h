@@ -1,4 +1,4 @@
-/* delta_rule.h - one token of gated DeltaNet on the CPU, for the op and its gradient. */
+/* delta_rule.h - computes one token of gated DeltaNet on the CPU, for the op and its gradient. */
 #ifndef OSH_CPU_DELTA_RULE_H
 #define OSH_CPU_DELTA_RULE_H
 #include "base/isa.h"
@@ -8,21 +8,22 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_delta_room { // matrix and vectors of one head; view
+typedef struct osh_delta_room { // views: matrix and vectors of one head
     float *S;             // [Dk, padded Dv]
     float *q, *k;         // [Dk]
     float *v, *says, *y;  // [padded Dv]
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head
-    float gates[2], a, b, weights[2]; // gates: decay, beta; a, b: inputs; weights: A_log, dt_bias
+    float gates[2], a, b, weights[2]; // gates: decay and beta; a, b: inputs; weights: A_log and
+                                      // dt_bias
 } osh_delta_token;
 
-/* Returns the floats of the room of one head. */
+/* Returns the floats that the room of one head needs. */
 int64_t osh_delta_floats(const osh_delta_rule_attr *at);
 /* Returns views into `room` [osh_delta_floats], which the caller has set to 0. */
 osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room);
-/* Loads q, k and v of row t and head h into the room, with q and k normalized. beta is rounded to
+/* Loads q, k and v of row t and head h into the room and normalizes q and k. beta is rounded to
  * dt. */
 osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at,
                                const osh_delta_room *m, int64_t t, int64_t h, osh_dtype dt);

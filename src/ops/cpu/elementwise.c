@@ -1,5 +1,5 @@
-/* elementwise.c - glu, add, scale and act. Each piece of the flat tensor is widened to f32 on the
- * stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. Each piece of the flat tensor is widened to f32
+ * on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -8,15 +8,16 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // elements in L1 at a time; pieces of one chunk
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, in L1; PIECES: pieces of
+                                    // one chunk
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n: a multiple of 8
-    /* Computes BF16 with AVX-512, without widened pieces; NULL: none. */
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n is a multiple of 8
+    /* Computes BF16 tensors with AVX-512, without converting pieces to f32. NULL: not available. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
-    const osh_tensor *x, *y; // y NULL: the op has one input
+    const osh_tensor *x, *y; // y is NULL if the op has one input
     osh_tensor *out;
     int64_t n;
     osh_act_kind act;
@@ -65,7 +66,7 @@ static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; i < n; i++) x[i] *= j->by;
 }
 
-/* act(x) is glu with the gate x and the other input 1. */
+/* Computes act(x) as a glu with the gate x and the other input 1. */
 static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     for (int64_t i = 0; i < n; i++) y[i] = 1;

@@ -1,6 +1,6 @@
-/* elementwise_grad.c - gradients of add, of glu with silu and of rms_norm. Their references take
- * longer than the products of the layer. The references still compute other activations of glu and
- * the gradient of the weight of a norm. */
+/* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. The
+ * reference versions would take longer than the products of the layer. The references still compute
+ * other activations of glu and the gradient of the weight of a norm. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 2048, ROWS = 32 }; // elements of a chunk; rows of a chunk of rms_norm
+enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements of a chunk; ROWS: rows of a chunk of rms_norm
 
 typedef struct grad_job {
     const osh_grad_args *a;
@@ -29,7 +29,7 @@ static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_
 {
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
-    osh_tensor *dout = NULL; // own: copy, if dout[0] and din[0] share their memory
+    osh_tensor *dout = NULL; // own: copy of dout[0] if it shares memory with din[0]
     if (a->din[0] == a->dout[0]) {
         OSH_TRY(osh_tensor_new(cx, &dout, OSH_F32, 2, a->dout[0]->shape));
         memcpy(dout->data, a->dout[0]->data, osh_tensor_bytes(dout));
@@ -60,11 +60,11 @@ OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
     grad_add_body(to, x, n);
 }
 
-/* Writes or adds n elements x to the gradient of in[k] from element `first` on. */
+/* Writes x, n elements, to the gradient of in[k] from element `first` on, or adds them. */
 static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
 {
     float *to = piece_of(a->din[k], first);
-    if (to == x) return; // in place
+    if (to == x) return; // x is the gradient itself
     if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
     else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
     else if (to) grad_add_body(to, x, n);
@@ -136,7 +136,7 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Computes what the reference does: dx += (g - n mean(g n)) r with g = dy f, n = x r. Eight partial
+/* Does the same as the reference: dx += (g - n mean(g n)) r with g = dy f, n = x r. Eight partial
  * sums are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {

@@ -1,10 +1,10 @@
-/* gemm_linear.h - the product of a linear layer by OpenBLAS over fixed tiles. */
+/* gemm_linear.h - multiplies for a linear layer with OpenBLAS over fixed tiles. */
 #ifndef OSH_GEMM_LINEAR_H
 #define OSH_GEMM_LINEAR_H
 #include "ops/kernel.h"
 
-/* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. w and bias are
- * rounded to the dtype of x. */
+/* y [N, O] = x [N, I] w [O, I]^T + bias [O], rounded to the dtype of y. bias may be NULL. w and
+ * bias are rounded to the dtype of x. */
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
                            const osh_tensor *bias, const osh_seqs *seqs);
 /* Rows and columns of a tile of y; rows of x that are widened at a time. */

@@ -1,6 +1,6 @@
-/* gptq_factor.c - flip-Cholesky in place: flip, Cholesky, triangular inverse, turn by 180 degrees.
- * Each step runs over fixed tiles of SIDE columns on all threads, so the bytes do not depend on
- * the number of threads.
+/* gptq_factor.c - computes the flip-Cholesky factor in place: flip, Cholesky, triangular inverse,
+ * turn by 180 degrees. Each step runs over fixed tiles of SIDE columns on all threads, so the bytes
+ * do not depend on the number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
  *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
@@ -29,7 +29,8 @@ enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 typedef struct factor_job {
     float *a; // [n, n]
     float *l; // own: [SIDE, SIDE] copy of the diagonal block before its inversion
-    float *row; // own: [SIDE, at] copy of the block row to multiply; NULL: in place
+    float *row; // own: [SIDE, at] copy of the block row to multiply; NULL: it is multiplied in
+                // place
     int64_t n, at, wide; // at: first row and column of the block; wide: its rows
 } factor_job;
 
@@ -38,8 +39,8 @@ static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
     return f->a + row * f->n + column;
 }
 
-/* Computes J H J for a symmetric H given by its lower triangle: element (i, j) moves to
- * (n-1-j, n-1-i). */
+/* Computes J H J in place for a symmetric H, of which the lower triangle is given: element (i, j)
+ * moves to (n-1-j, n-1-i). */
 static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -55,7 +56,7 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Sets the upper triangle to the lower one turned by 180 degrees, and the lower one to 0. */
+/* Sets the upper triangle to the lower triangle turned by 180 degrees, and the lower one to 0. */
 static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -99,9 +100,9 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Subtracts from this block column the products of the columns to its left. Chunk 0 updates and
- * factors the diagonal block; chunks from 2 on update the rows below it. Chunk 1 inverts the first
- * block, which is not read any more. */
+/* Subtracts from this block column the products of the columns to its left. Chunk 0 does this for
+ * the diagonal block and then factors it; chunks from 2 on do it for the rows below. Chunk 1
+ * inverts the first block, which no other chunk reads any more. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -154,9 +155,9 @@ done:
     return rc;
 }
 
-/* Computes columns [j, j + SIDE) of some rows of A X. It needs columns of A from j on: the block
- * itself is in place, the columns to its right are read from `from`. All blocks but the last are
- * SIDE wide. */
+/* Computes columns [j, j + SIDE) of some rows of A X. It needs columns of A from j on: those of the
+ * block are read in place, those to its right from `from`. All blocks but the last have SIDE
+ * columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
     int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);
@@ -179,7 +180,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Computes one block of columns of one slab of rows; blocks with the longest sums come first. */
+/* Computes one block of columns of one slab of rows. Chunks with the longest sums are first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -187,7 +188,7 @@ static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, i
 
     (void)worker;
     multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
-    return osh_check_interrupt(cx); // takes seconds with 28,672 columns
+    return osh_check_interrupt(cx); // a chunk takes seconds with 28,672 columns
 }
 
 /* Multiplies a slab of rows in place. */
@@ -217,7 +218,7 @@ done:
     return rc;
 }
 
-/* Chunk 0 inverts the diagonal block; the others solve with its copy. */
+/* Chunk 0 inverts the diagonal block. The other chunks solve with its copy. */
 static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -231,11 +232,11 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the bytes of the copy of a block row; 0 with one thread or fewer than three block
+/* Returns the bytes of the copy of a block row. Returns 0 for one thread or fewer than three block
  * rows. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
-    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // columns of the last block row
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // number of columns before the last block
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
@@ -280,7 +281,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_parallel_for(cx, moves, factor_flip_chunk, &f));
     OSH_TRY(factor_cholesky(cx, &f));
     OSH_TRY(factor_invert(cx, &f));
-    /* Checks before it writes the upper triangle, which the caller keeps after a failure. */
+    /* The check comes before the upper triangle is overwritten: the caller needs it after a
+     * failure. */
     OSH_TRY(osh_parallel_for(cx, moves, factor_finite_chunk, &f));
     OSH_TRY(osh_parallel_for(cx, moves, factor_turn_chunk, &f));
 done:

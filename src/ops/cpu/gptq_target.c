@@ -1,5 +1,5 @@
-/* gptq_target.c - gptq_shift and gptq_target over chunks of rows. A row depends on itself alone,
- * and the chunks do not depend on threads. */
+/* gptq_target.c - runs gptq_shift and gptq_target over chunks of rows. A row depends on no other
+ * row, and the chunks do not depend on the number of threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -12,10 +12,10 @@ enum { ROWS = 64 }; // rows of a chunk
 typedef struct target_job {
     float *out;           // [rows, I]
     const osh_tensor *w;  // [rows, I]
-    const float *factor;  // [I, I]: U, or S of gptq_target
+    const float *factor;  // [I, I]: U for gptq_shift, S for gptq_target
     const int32_t *perm;
     int64_t n_rows, I;
-    int64_t rows;         // most rows of a chunk
+    int64_t rows;         // rows of the largest chunk
     float *room;          // own: [threads, rows, I]
 } target_job;
 

@@ -1,9 +1,10 @@
-/* hessian_accum.c - H += X^T X, and for shift_accum D += (X0 - X)^T X. Each output tile of 256 x
- * 256 adds tiles of up to 512 tokens in the order of the batch.
+/* hessian_accum.c - computes H += X^T X, and for shift_accum D += (X0 - X)^T X. Each output tile of
+ * 256 x 256 adds tiles of up to 512 tokens in the order of the batch.
  *
- * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
- * the diagonal use ssyrk. With AVX2 (math/tile.h) tokens are packed from their own dtype, once for
- * all threads. With AVX-512 BF16 the products are of BF16 (ops/cpu/pairs_hessian.c). */
+ * A tile of tokens is part of one sample, so H does not depend on how samples were batched. Tiles
+ * on the diagonal use ssyrk. With AVX2 (math/tile.h) tokens are packed once for all threads,
+ * directly from their dtype. With AVX-512 BF16 the factors of the products are BF16
+ * (ops/cpu/pairs_hessian.c). */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -15,14 +16,15 @@
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
-/* AVX2. BOTH: columns that are packed at a time. ROWS, COLS: size of the largest block of H. */
+/* Sizes with AVX2. BOTH: columns that are packed at a time. ROWS, COLS: size of the largest block
+ * of H. */
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // [I, I]
     const float *x;        // [rows of the panel, I]
-    const float *left;     // NULL: h is the lower triangle of H; else X0 - X like x, and h is D
-    const osh_tile *tiles; // tiles of this panel
+    const float *left;     // [like x] X0 - X, for D in h; NULL: h is the lower triangle of H
+    const osh_tile *tiles; // view: tiles of this panel
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -52,9 +54,10 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 typedef struct packed_job {
     float *h;               // [I, I]
     const osh_tensor *x;
-    const osh_tile *tiles;  // tiles of this panel
+    const osh_tile *tiles;  // view: tiles of this panel
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H
-    float *panels, *strips; // [n_cols / 48, n_rows, 48], each block ordered by token tile
+    float *panels, *strips; // views: [n_cols / 48, n_rows, 48]; each block is ordered by tile of
+                            // tokens
 } packed_job;
 
 static int64_t hessian_packed_at(const packed_job *j, int64_t block, int64_t tile)
@@ -74,7 +77,7 @@ static osh_status hessian_pack_chunk(osh_ctx *cx, void *user, int64_t block, int
     return OSH_OK;
 }
 
-/* Adds a tile that the diagonal crosses; elements above the diagonal are not changed. */
+/* Adds a tile that the diagonal crosses. Elements above the diagonal do not change. */
 static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum,
                               int64_t m)
 {
@@ -93,7 +96,7 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     for (; row < end; row += m) {
         osh_tile_a a = {j->strips + hessian_packed_at(j, row / BOTH, t) + row % BOTH * k, 1,
                         OSH_TILE_ROWS, OSH_TILE_ROWS * k};
-        bool below = col + OSH_TILE_COLS - 1 <= row; // below the diagonal
+        bool below = col + OSH_TILE_COLS - 1 <= row; // true if all elements are below the diagonal
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
         osh_tile_product(
             (osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
@@ -102,13 +105,13 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     }
 }
 
-/* Returns the blocks of H in the block row that ends at row `end`. */
+/* Returns the number of blocks in the block row of H that ends at row `end`. */
 static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
 {
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
 }
 
-/* Computes one block of H; blocks of the last rows come first. */
+/* Computes one block of H. The blocks of the last rows are first. */
 static osh_status hessian_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const packed_job *j = user;
@@ -207,7 +210,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 /* ---- the shift ---- */
 
-enum { WIDEN = 16 }; // rows of a chunk that is widened
+enum { WIDEN = 16 }; // rows of a chunk that widens
 typedef struct difference_job {
     float *x, *left; // [rows of the panel, I]: X and X0 - X
     const osh_tensor *from, *original;

@@ -1,6 +1,6 @@
-/* logits_grad.c - gradients of kl and nll for x. A chunk is a tile of 32 tokens, from the first
- * token of each sample, and holds all logits of the tile. OpenBLAS multiplies blocks of 192 tokens
- * of the vocabulary, in order. */
+/* logits_grad.c - computes the gradients of kl and nll by x. A chunk is a tile of 32 tokens, from
+ * the first token of each sample, and keeps all logits of the tile. OpenBLAS multiplies blocks of
+ * 192 tokens of the vocabulary, in order. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -18,7 +18,7 @@ typedef struct logits_grad_job {
     const osh_grad_args *a;
     const osh_tile *tiles;
     bool kl;
-    int64_t V, D, D2, ld; // ld: V padded
+    int64_t V, D, D2, ld; // ld: V, padded
     float *room;          // own: [threads, worker_floats]
 } logits_grad_job;
 
@@ -27,7 +27,7 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* logit [n, ld] = rule(x W^T), padded with -inf, which has probability 0. block [COLS, D]:
+/* Computes logit [n, ld] = rule(x W^T). Padding is -inf, which has probability 0. block [COLS, D]:
  * scratch. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
                         int64_t n, int side)
@@ -52,7 +52,7 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Turns the logits `row` of token n, after the rule, into the gradients of the products. other:
+/* Turns `row`, the logits of token n after the rule, into the gradients of the products. other:
  * logits of the reference model (kl). keep [ld]: scratch. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)

@@ -1,9 +1,9 @@
-/* nll.c - nll and kl over blocks of the vocabulary. A chunk computes the logits of one tile of
- * tokens x 192 tokens of the vocabulary.
+/* nll.c - computes nll and kl over blocks of the vocabulary. A chunk computes the logits of one
+ * tile of tokens x 192 tokens of the vocabulary.
  *
  * Each block stores for each row its largest logit m and the sum of e^(logit - m). They are joined
- * in the order of the blocks, in double. For kl, with r the logits of the reference and x those of
- * the model, each block also stores the sum of e^(r - m) (r - x):
+ * in the order of the blocks, in double. For kl, r are the logits of the reference and x those of
+ * the model. Each block also stores the sum of e^(r - m) (r - x):
  *
  *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
@@ -18,14 +18,14 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // pads a last block: e^FAR is 0, and 0 * FAR is not NaN
+#define FAR (-1e30f) // padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
 
 typedef struct part { // sums of one row in one block
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // one model; 0: judged, 1: reference
+typedef struct side { // one of two models; 0: the model to judge, 1: the reference
     const osh_tensor *x, *w;
     float *rows;  // own: [PANEL, D] if x is not F32
     const float *panel;
@@ -41,9 +41,10 @@ typedef struct vocab_job {
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
     part *parts;           // own: [PANEL, n_blocks]
-    int64_t *held;         // own: [threads] block of w that a worker has loaded; -1: none
-    const int32_t *target; // nll only
-    float *at_target;      // own: [N]
+    int64_t *held;         // own: [threads] index of the block of w that a worker has loaded; -1:
+                           // none
+    const int32_t *target; // view: used by nll only
+    float *at_target;      // own: [N] logit of the target
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
@@ -73,11 +74,12 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // after the rounding: f16 has no such number
+            row[v] = FAR; // set after the rounding, because f16 has no such number
     }
 }
 
-/* Returns the index of the first equal element; 0 if there is none, that is, if all are NaN. */
+/* Returns the index of the first element that equals `value`. Returns 0 if there is none: then all
+ * elements are NaN. */
 static int32_t first_equal(const float *x, float value, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -120,7 +122,7 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 typedef struct joined {
     double lse, diff;
     int32_t best;
-} joined; // diff: mean of r - x under the softmax of r
+} joined; // diff: mean of r - x with the probabilities softmax(r)
 
 static joined part_join(const part *p, int64_t n_blocks, int m)
 {
@@ -139,7 +141,7 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* Floats of a side's rows, blocks of w and logits, and parts of a panel. */
+/* These return the floats of a side's rows, blocks of w and logits, and the parts of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

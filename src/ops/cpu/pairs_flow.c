@@ -1,5 +1,5 @@
-/* pairs_flow.c - products of BF16 pairs, rounded block by block: with AMX the vector units round
- * one block while the tiles multiply the next. */
+/* pairs_flow.c - multiplies BF16 pairs and rounds the products block by block. With AMX the vector
+ * units round one block while the tiles multiply the next. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -14,7 +14,7 @@ enum { ROW = OSH_FLOW_COLS, STEP = OSH_PAIRS_STEP, TILE = OSH_PAIRS_SIDE };
 
 static bool flow_is_gated(const osh_flow_block *b) { return b->up.n > 0; }
 
-/* ---- one block after the other, for instruction sets without tiles ---- */
+/* ---- block by block, for instruction sets without tiles ---- */
 
 static void flow_finish_plain(osh_flow *f, const osh_flow_block *b)
 {
@@ -46,7 +46,7 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- rows of the previous block ---- */
 
-typedef struct rest { // rows of the previous block that are not finished yet
+typedef struct rest { // rows of the previous block that are not yet finished
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -73,7 +73,7 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns sums of a row plus the bias. Without a bias it adds nothing, so that -0 stays -0. */
+/* Returns the sums of a row plus the bias. Without a bias nothing is added, so that -0 stays -0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -102,7 +102,7 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    if (gated) { // the bits of a NaN do not matter: it makes the block bad
+    if (gated) { // the bits of a NaN do not matter, because it makes the block bad
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);
@@ -120,10 +120,12 @@ typedef struct tiles {
     float *c; // [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // rows of the previous block to finish after each step; all steps finish all rows
+    int64_t each; // rows of the previous block to finish after each step, so that all are finished
+                  // in time
 } tiles;
 
-/* c = a b. Loads of b bypass the first cache, so that a stays in it for the next panels. */
+/* Computes c = a b. Loads of b bypass the first cache, so that `a` stays in it for the next
+ * panels. */
 TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
 {
     const uint16_t *a = j->a->p;

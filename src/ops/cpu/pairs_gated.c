@@ -1,8 +1,8 @@
 /* pairs_gated.c - multiplies x by the weights of gate and up and applies the glu, in one pass.
  *
- * Panels of COLS columns of both weights are packed for up to ROWS rows of x. A band of x is
- * multiplied by two panels of each. Both blocks are rounded to BF16, as the ops round their
- * outputs, and become one block of the result. */
+ * COLS columns of both weights are packed into panels for up to ROWS rows of x. A band of x is
+ * multiplied by two panels of each weight. The two blocks are rounded to BF16, as the ops round
+ * their outputs, and are joined to one block of the result. */
 #include "ops/gated.h"
 
 #include <stdatomic.h>
@@ -15,20 +15,20 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96, // columns of each weight at a time: with I channels both fit the cache of a core
+    COLS = 96, // columns of each weight at a time: with I channels both fit in the cache of a core
     ROWS = 512,
-    DEPTH = 2048 // most channels: with more, the linear layer adds several sums
+    DEPTH = 2048 // most channels: with more, the linear layer would add several sums
 };
 
 typedef struct worker {
-    uint32_t *packed[2]; // panels of COLS columns
-    uint32_t *blocks;    // blocks of a band that cannot be read in place
-    int64_t first;       // first packed column; -1: none
+    uint32_t *packed[2]; // panels of COLS columns of gate and of up
+    uint32_t *blocks;    // packed blocks of a band that cannot be read in place
+    int64_t first;       // first column in `packed`; -1: none
 } worker;
 
 typedef struct job {
     const osh_gated *g;
-    const float *bias[2]; // [F] or NULL
+    const float *bias[2]; // views: [F], or NULL
     int64_t N, I, F, n_parts;
     osh_act_kind act;
     worker *workers;
@@ -52,7 +52,7 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     me->first = col;
 }
 
-/* Computes rows [row, row + m) of columns [col, col + n), n <= PAIR; at->a holds these rows of
+/* Computes rows [row, row + m) of columns [col, col + n) with n <= PAIR. at->a has these rows of
  * x. */
 static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
                       int64_t col)
@@ -101,7 +101,7 @@ osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g)
              .act = osh_act_is_tanh(g->glu->act) ? OSH_ACT_GELU_TANH : OSH_ACT_SILU};
     int n = osh_threads(cx);
     int64_t panels = COLS / SIDE * osh_pairs_panel(j.I);
-    uint32_t *room = NULL;           // own: memory of the workers
+    uint32_t *room = NULL;           // own: memory of all workers
     float *bias[2] = {NULL, NULL};   // own: [F] or NULL
 
     OSH_NEW(cx, j.workers, n);

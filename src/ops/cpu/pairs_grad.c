@@ -1,4 +1,5 @@
-/* pairs_grad.c - gradients of the linear layer of BF16 tensors on pairs.h, with dy rounded to BF16.
+/* pairs_grad.c - computes gradients of the linear layer of BF16 tensors with pairs.h. dy is rounded
+ * to BF16.
  *
  *   dx [N, I] = dy [N, O] w [O, I]   DEPTH of O at a time; dy is read in place, w is packed
  *   dw [O, I] = dy^T x               a tile of tokens at a time, from the first of each sample;
@@ -23,14 +24,15 @@ enum {
     DEPTH = 512,     // out_features at a time
     DX_ROWS = 256,   // least rows of dx for packed panels of w
     CHUNKS = 3,      // chunks of dx for each thread, if dx is large enough
-    DW_ROWS = 96,    // rows of dw at a time: few, so that a small dw keeps all threads busy
+    DW_ROWS = 96,    // rows of dw at a time: few, so that all threads have work for a small dw
     ROOM = 2048,     // tokens of padded tiles that are packed at a time
-    WIDTH = 64,      // columns of dy that are turned at a time
-    ROUGH = 1 << 14  // elements of a chunk that are rounded
+    WIDTH = 64,      // columns of dy that are transposed at a time
+    ROUGH = 1 << 14  // elements that a chunk rounds
 };
 
 typedef struct worker {
-    uint32_t *panels, *band; // w [COLS, DEPTH]; dy [BAND, DEPTH] if it cannot be read in place
+    uint32_t *panels, *band; // packed w [COLS, DEPTH]; dy [BAND, DEPTH] if it cannot be read in
+                             // place
     float *sums;             // [BAND, COLS]
 } worker;
 
@@ -39,11 +41,11 @@ typedef struct job {
     const uint16_t *w, *x;
     uint16_t *dy;               // [N, O]
     int64_t N, O, I, dx_rows;
-    const osh_tile *tiles;      // the packed tiles
-    const int64_t *first;       // [n_tiles] padded tokens before each tile
+    const osh_tile *tiles;      // view: the packed tiles
+    const int64_t *first;       // view: [n_tiles] padded tokens before each tile
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
-    bool add;                   // adds to dw
+    bool add;                   // true: adds to dw; false: overwrites it
     worker *workers;
 } job;
 
@@ -53,8 +55,8 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
     return osh_pairs_panel(n_tokens) * grad_panels(n);
 }
 
-/* Writes a product [m, n] to c or adds it. Whole blocks that are not added are computed in place.
- * sums: scratch [BAND, columns of b]. */
+/* Writes a product [m, n] to c, or adds it. Whole blocks that are not added are computed in c
+ * itself. sums: scratch [BAND, columns of b]. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {
@@ -100,8 +102,8 @@ static osh_status pairs_dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int sel
 
 /* ---- dw ---- */
 
-/* Packs tokens [l, l + n) of a tile, n <= STEP: one step of k in each panel of x and, transposed,
- * in each block of dy. */
+/* Packs tokens [l, l + n) of a tile, n <= STEP. They are one step of k in each panel of x and,
+ * transposed, in each block of dy. */
 static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
 {
     int64_t row = j->tiles[t].row + l, each = osh_pairs_panel(j->tiles[t].n), at = l / 2 * SIDE;
@@ -116,7 +118,7 @@ static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
     }
 }
 
-/* Packs STEP padded tokens. */
+/* Packs the tokens of one step, STEP with padding. */
 static osh_status grad_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -193,7 +195,7 @@ static osh_status grad_round_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
     return OSH_OK;
 }
 
-/* Returns the words of a worker. */
+/* Returns the words of memory of a worker. */
 static int64_t grad_worker_words(int64_t I, int64_t O)
 {
     int64_t each = osh_pairs_panel(osh_min64(O, DEPTH));
@@ -210,7 +212,7 @@ osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_
     int n = osh_threads(cx);
     int64_t words = grad_worker_words(j.I, j.O), each = osh_pairs_panel(osh_min64(j.O, DEPTH));
     uint16_t *dy = NULL;   // own: [N, O]
-    uint32_t *room = NULL; // own: memory of the workers
+    uint32_t *room = NULL; // own: memory of all workers
 
     OSH_NEW(cx, j.workers, n);
     if (!(dy = osh_alloc(cx, (size_t)(j.N * j.O) * sizeof *dy))) OSH_TRY(OSH_E_NOMEM);

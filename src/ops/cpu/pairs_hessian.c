@@ -1,28 +1,31 @@
-/* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all
- * threads: as panels of b and, transposed, as blocks of a. Then each block of H adds the sums of
- * one tile of tokens after the other. */
+/* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X with pairs.h. Tokens are packed once
+ * for all threads: as panels of b and, transposed, as blocks of a. Then each block of H adds the
+ * sums of one tile of tokens after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
 enum {
-    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: most columns of a block of H
+    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: most columns of a block of H;
+                                                         // TOKENS: most tokens of a tile
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
+enum { ROOM = 2048, WIDTH = 64 }; // ROOM: tokens packed at a time; WIDTH: columns that a chunk
+                                  // packs
 
 typedef struct job {
     float *h;                 // [n, n]
     const osh_tensor *x, *x0; // x0 NULL: h is the lower triangle of H; else h is D
-    const osh_tile *tiles;    // the packed tiles
-    const int64_t *first;     // [n_tiles] offset of each tile in panels and in turned
+    const osh_tile *tiles;    // view: the packed tiles
+    const int64_t *first;     // view: [n_tiles] offset of each tile in `panels` and `turned`
     uint32_t *panels, *turned;
     int64_t n_tiles, n, side; // n: columns of x; side: columns of a block of H
-    int64_t parts;            // parts of the tiles that are packed in different chunks
+    int64_t parts;            // number of parts into which the tiles are cut; each part is packed
+                              // by its own chunks
 } job;
 
-/* rows [n, WIDTH] = x0 - x, rounded to BF16. */
+/* Computes rows [n, WIDTH] = x0 - x, rounded to BF16. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -55,7 +58,7 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Prefetches a block of H, which is larger than the caches, while the tiles multiply. */
+/* Prefetches a block of H while the tiles multiply, because H is larger than the caches. */
 static void prefetch_block(const float *h, int64_t ld, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
@@ -78,7 +81,7 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // else the diagonal starts in the first row
+        bool whole = j->x0 || c + wide <= row + 1; // if false, the diagonal crosses the rows
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
     }
@@ -110,7 +113,7 @@ static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Returns the columns of a block: as wide as possible with some blocks for each thread. Wide
+/* Returns the columns of a block: as many as possible if each thread still gets some blocks. Wide
  * blocks read the panels less often. */
 static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
@@ -143,7 +146,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: [n_tiles]
-    /* own: each as large as a value of the same tokens, so that the pages are used again. */
+    /* own: both have the size of a value of the same tokens, so that the allocator can reuse the
+     * pages of values. */
     uint32_t *panels = NULL, *turned = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
@@ -160,7 +164,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        /* The columns alone can be too few chunks: 576 columns are 9. */
+        /* Columns alone could give too few chunks: 576 columns are 9. */
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));

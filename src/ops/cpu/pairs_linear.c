@@ -1,44 +1,46 @@
-/* pairs_linear.c - the linear layer on pairs.h. For many rows of x it packs the weights, a block of
- * columns of y at a time for up to 512 rows. For few rows it packs x once and reads the weights in
- * place. The bytes are the same. */
+/* pairs_linear.c - computes the linear layer with pairs.h. For many rows of x it packs the weights:
+ * those for a block of columns of y, once for up to 512 rows. For few rows it packs x once and
+ * reads the weights in place. The bytes are the same. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // columns of y at a time: with DEPTH, their part of w fits the cache of a core
-    ROWS = 512,   // rows of y at a time: their sums fit the cache, too
+    COLS = 192,   // columns of y at a time: their part of w, DEPTH deep, fits in the cache of a
+                  // core
+    ROWS = 512,   // rows of y at a time: their sums fit in the cache too
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
-    FEW = 64,     // most rows of x for which x is packed and not w
+    FEW = 64,     // with at most this many rows of x, x is packed and not w
     DEPTH = 2048, // most in_features at a time
     SIDE = OSH_PAIRS_SIDE
 };
 
 typedef struct worker {
-    uint32_t *packed;      // panels of COLS columns, DEPTH deep
-    uint32_t *blocks;      // blocks of a band that cannot be read in place
-    float *y, *sums; // cut in_features: [BAND, PAIR], [ROWS, COLS]; few rows: both [BAND, FEW]
-    int64_t first, n_cols; // packed columns of y; n_cols 0: none
+    uint32_t *packed;      // panels of COLS columns and DEPTH in_features
+    uint32_t *blocks;      // packed blocks of a band that cannot be read in place
+    float *y, *sums; // scratch if in_features are cut: [BAND, PAIR], [ROWS, COLS]; for few rows:
+                     // both [BAND, FEW]
+    int64_t first, n_cols; // columns of y in `packed`; n_cols 0: none
 } worker;
 
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
-    const float *bias; // [O] or NULL
-    uint32_t *tokens;  // few rows: x packed, cut by cut
-    int64_t N, I, O, depth, n_parts, rows; // rows: rows of a part
+    const float *bias; // view: [O], or NULL
+    uint32_t *tokens;  // view: for few rows: x, packed part by part
+    int64_t N, I, O, depth, n_parts, rows; // rows: rows of x in a part
     worker *workers;
 } job;
 
-typedef struct band { // a band of x and two panels
+typedef struct band { // a product of a band of x and two panels
     int64_t row, m;   // rows [row, row + m) of x and y
-    int64_t at, col;  // first row in the sums; first column in the packed columns
+    int64_t at, col;  // at: first row in the sums; col: first column in `packed`
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Returns the in_features of a part: equal parts of at most DEPTH. */
+/* Returns the in_features of a part: I is cut into equal parts of at most DEPTH. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
@@ -80,7 +82,7 @@ static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const
     osh_pairs_narrow(&y, sums, COLS, t->m);
 }
 
-/* Adds in_features from k0 on, one part, to the packed columns of rows [first, first + m). */
+/* Adds one part of in_features, from k0 on, to the packed columns of rows [first, first + m). */
 static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
@@ -93,7 +95,7 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
     osh_pairs_end();
 }
 
-/* Does what part_bands does, with all in_features at once. */
+/* Does the same as part_bands if all in_features are one part. */
 static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -149,7 +151,7 @@ static osh_status tokens_pack_chunk(osh_ctx *cx, void *user, int64_t panel, int 
     return OSH_OK;
 }
 
-/* Multiplies a band of rows of w: the same columns of y, for all rows. */
+/* Multiplies all rows of x by a band of rows of w, which give columns of y. */
 static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -182,7 +184,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 
 /* ---- both ---- */
 
-/* Returns the words of a worker. */
+/* Returns the words of memory of a worker. */
 static int64_t pairs_worker_words(int64_t I, bool few)
 {
     int64_t depth = pairs_linear_depth(I), blocks = 2 * osh_pairs_panel(depth);
@@ -201,7 +203,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    uint32_t *room = NULL, *tokens = NULL; // own: memory of the workers; few rows: packed x
+    uint32_t *room = NULL, *tokens = NULL; // own: memory of all workers; for few rows: packed x
     worker *workers = NULL;                // own
     float *bias = NULL;                    // own: [O] or NULL
 
@@ -212,7 +214,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // columns alone keep all threads busy
+        j.rows = j.N; // the columns alone give work to all threads
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

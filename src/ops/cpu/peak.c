@@ -1,5 +1,5 @@
-/* peak.c - measures products and memory on all threads at once, and attention as the op. Each
- * repeats its work until the time is over. */
+/* peak.c - measures the speed of products and of memory on all threads at once, and of attention as
+ * the op computes it. Each measurement repeats its work until its time is over. */
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
@@ -20,7 +20,7 @@ typedef struct peak_worker {
     float *packed;          // own: [COLS / 16][SIDE][16], part of b
     unsigned char *from, *to; // own
     double done, seconds;
-    uint64_t sum; // keeps the reading from being optimized away
+    uint64_t sum; // result of the reads, so that the compiler does not remove them
 } peak_worker;
 
 typedef enum { READ, COPY, PRODUCT, TILES } peak_kind;
@@ -69,8 +69,8 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
     return OSH_OK;
 }
 
-/* Chunk i is the share of worker i. Each thread gets one chunk, since no chunk ends before all have
- * begun. */
+/* Chunk i is the part of worker i. Each thread gets one chunk, because no chunk ends before all
+ * have begun. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -78,7 +78,7 @@ static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     peak_worker *w = &j->workers[chunk];
 
     (void)worker;
-    OSH_TRY(peak_once(cx, w, j->kind)); // warms up, not counted
+    OSH_TRY(peak_once(cx, w, j->kind)); // a warm-up that is not counted
     w->done = 0;
     double begin = osh_now();
     do {
@@ -167,7 +167,7 @@ osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds)
     OSH_TRY(peak_fill(cx, &v, OSH_BF16, T, narrow));
     OSH_TRY(osh_tensor_new(cx, &out, OSH_BF16, 2, (int64_t[]){T, wide}));
     osh_op_args a = {.in = {q, k, v}, .out = {out}, .attr = &at};
-    OSH_TRY(osh_attention_cpu(cx, &a)); // warms up, not counted
+    OSH_TRY(osh_attention_cpu(cx, &a)); // a warm-up that is not counted
     double begin = osh_now(), now;
     do OSH_TRY(osh_attention_cpu(cx, &a));
     while (n++, now = osh_now(), now - begin < seconds);
@@ -189,7 +189,7 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
     for (int i = 0; i < osh_threads(cx); i++) {
         if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
-        memset(w[i].from, i + 1, MEMORY_BYTES); // pages of its own, not the zero page
+        memset(w[i].from, i + 1, MEMORY_BYTES); // writes every page, so that none is the zero page
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));
     OSH_TRY(peak_measure(cx, copy_per_s, w, COPY, seconds));

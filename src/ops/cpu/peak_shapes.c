@@ -1,5 +1,5 @@
-/* peak_shapes.c - measures the speed of products with the shapes of a job, and the most that the
- * AMX tiles can do. */
+/* peak_shapes.c - measures the speed of products with the shapes of a job, and the highest speed of
+ * the AMX tiles. */
 #include <time.h>
 
 #include "base/isa.h"
@@ -12,13 +12,13 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample. SAMPLES: x is taken from them in turn, so that it comes from
- * memory. */
+/* TOKENS: tokens of a sample. SAMPLES: x is taken from this many samples in turn, so that it is
+ * read from memory. */
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
     osh_tensor *x[SAMPLES], *w[2], *out; // own
-    double done, seconds;                // operations, and their time
+    double done, seconds;                // done: number of operations; seconds: their time
 } worker;
 
 typedef struct job {
@@ -27,8 +27,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Returns the CPU seconds of this thread. Other work on the machine disturbs them less than the
- * wall clock. */
+/* Returns the CPU seconds of this thread. Other work on the machine changes them less than the wall
+ * time. */
 static double thread_seconds(void)
 {
     struct timespec t;
@@ -64,7 +64,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // warms up, not counted
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // a warm-up that is not counted
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -174,7 +174,7 @@ done:
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds)
 {
     osh_status rc = OSH_OK;
-    tiles_job j = {.seconds = seconds}; // own: rates
+    tiles_job j = {.seconds = seconds}; // j.rates is own
 
     if (osh_isa_used() < OSH_ISA_AMX) return OSH_E_UNSUPPORTED;
     OSH_NEW(cx, j.rates, osh_threads(cx));

@@ -1,4 +1,4 @@
-/* rms_norm.c - rms_norm by chunks of slices; the sum of squares runs over eight f32 lanes. */
+/* rms_norm.c - computes rms_norm by chunks of slices. The sum of squares has eight f32 lanes. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -11,8 +11,8 @@ enum { SLICES = 64 }; // slices of a chunk
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // [padded]; view
-    float *rows;    // [threads, padded]; view
+    const float *w; // view: [padded]
+    float *rows;    // view: [threads, padded]
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded
@@ -40,7 +40,7 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_rms_norm_attr *at = a->attr;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // own: [padded], [threads, padded]
+    float *w = NULL, *rows = NULL; // own: w [padded]; rows [threads, padded]
 
     OSH_NEW(cx, w, padded);
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

@@ -1,5 +1,5 @@
-/* rope.c - rope, with one table of cos and sin for each run of samples with the same
- * frequencies. */
+/* rope.c - computes rope. Consecutive samples with the same frequencies share one table of cos and
+ * sin. */
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
@@ -17,7 +17,7 @@ typedef struct rope_job {
     float *cos, *sin;      // [positions, half]
     int64_t n_pos, half;
     float *rows;           // [threads, width]
-    float way;             // 1: rotates; -1: rotates back
+    float way;             // 1: rotates; -1: rotates in the other direction
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -31,7 +31,7 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     (void)cx, (void)worker;
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
         for (int64_t i = 0; i < j->half; i++)
-            angle[i] = j->inv_freq[i] * (float)pos; // a product of f32
+            angle[i] = j->inv_freq[i] * (float)pos; // the product is rounded to f32
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < j->half; i++) {
             j->cos[pos * j->half + i] = c[i] * scaling;
@@ -41,8 +41,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-/* Rotates the two halves of a head. If the pairs are interleaved, it separates them first and
- * interleaves them again. */
+/* Rotates the two halves of a head. If its pairs are interleaved, it separates them before and
+ * interleaves them again after. */
 static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
                            osh_dtype dt)
 {
@@ -83,7 +83,7 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Returns the end of the tiles from `first` on whose samples have the same frequencies. max_len:
+/* Returns the end of the tiles from `first` on whose samples have the same frequencies. *max_len:
  * tokens of the longest of these samples. */
 static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
@@ -104,7 +104,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] into out[0]; way: see rope_job. */
+/* Rotates in[0] into out[0]. `way` is that of rope_job. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -113,7 +113,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     int64_t n_tiles = 0, end = 0, longest = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
     osh_tile *tiles = NULL;            // own
-    float *table = NULL, *rows = NULL; // own: [2, longest sample, half], [threads, width]
+    float *table = NULL, *rows = NULL; // own: table [2, longest sample, half]; rows [threads,
+                                       // width]
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     for (int64_t t = 0; t < n_tiles; t++)
@@ -138,7 +139,7 @@ done:
 
 osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx, a, 1); }
 
-/* Rotates dy back, in f32. */
+/* Rotates dy in the other direction, in f32. */
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
-/* ssm_scan.c - the scan of Mamba 2, one head of a sample at a time. Each token takes one pass over
- * the state of the head. The state has a row for each state element, so that the sums of the
- * channels run in parallel lanes; rows are padded to a multiple of eight channels. */
+/* ssm_scan.c - computes the scan of Mamba 2, one head of a sample at a time. For each token it
+ * passes once over the state of the head. The state has a row for each state element, so that the
+ * sums of the channels run in parallel lanes; rows are padded to a multiple of eight channels. */
 #include "ops/cpu/ssm_scan.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
     return (osh_scan_room){room, B, B + S, x, x + P};
 }
 
-/* Z = decay Z + B x, y += C Z; x is already multiplied by the step. */
+/* Z = decay Z + B x; y += C Z. x is already multiplied by the step. */
 OSH_VEC_FN void scan_step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)

@@ -1,4 +1,5 @@
-/* ssm_scan.h - one token of the scan of Mamba 2 on the CPU, for the op and its gradient. */
+/* ssm_scan.h - computes one token of the scan of Mamba 2 on the CPU, for the op and its
+ * gradient. */
 #ifndef OSH_CPU_SSM_SCAN_H
 #define OSH_CPU_SSM_SCAN_H
 #include "base/isa.h"
@@ -8,26 +9,27 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_scan_room { // state and vectors of one head; view
+typedef struct osh_scan_room { // views: state and vectors of one head
     float *Z;       // [S, padded P]
     float *B, *C;   // [S]
     float *x, *y;   // [padded P]
 } osh_scan_room;
 
-/* Returns the floats of the room of one head. */
+/* Returns the floats that the room of one head needs. */
 int64_t osh_scan_floats(const osh_ssm_scan_attr *at);
 /* Returns views into `room` [osh_scan_floats], which the caller has set to 0. */
 osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room);
-typedef struct osh_scan_head { // head h of the inputs of the op; view
+typedef struct osh_scan_head { // views: head h of the inputs of the op
     const osh_tensor *const *in;
     const osh_ssm_scan_attr *at;
     int64_t h;
     float weights[3]; // A_log, D, dt_bias
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Loads B, C and x of row t into the room. gates: decay and step, rounded to dtype. */
+/* Loads B, C and x of row t into the room. Sets `gates` to the decay and the step, rounded to
+ * dtype. */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
-/* Updates Z with one token and computes y = C Z. Multiplies x by the step. */
+/* Updates Z with one token and computes y = C Z. Also multiplies x by the step. */
 void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const float gates[2]);
 #endif

@@ -1,9 +1,10 @@
-/* ssm_scan_grad.c - gradients of the scan of Mamba 2 (ops/ssm_scan.c). Each head of a sample is a
- * chunk. States before and after a token are kept and computed again as in delta_rule_grad.c.
+/* ssm_scan_grad.c - computes the gradients of the scan of Mamba 2 (ops/ssm_scan.c). Each head of a
+ * sample is a chunk. Some states are kept and the others are computed again, as in
+ * delta_rule_grad.c.
  *
  * Heads of a group read the same B and C. WAVE heads run at a time, independent of the number of
- * threads. Each head writes the gradients of B and C to rows of its own, and after the wave these
- * rows are added in the order of the heads. */
+ * threads. Each head writes the gradients of B and C to rows of its own. After a wave these rows
+ * are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
 
@@ -14,7 +15,7 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    float *kept, *now, *dZ; // [ceil(tokens / C)], [C + 1], [1] states [S, padded P]
+    float *kept, *now, *dZ; // states [S, padded P]: [ceil(tokens / C)], [C + 1] and [1] of them
     float *dy, *dx;         // [padded P]
     float *to_B, *to_C;     // [S] gradients of B and C of the current token
     double sums[3];         // gradients of A_log, D and dt_bias
@@ -30,12 +31,13 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // for each token: B, then C
+    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // floats: for each token B,
+                                                                    // then C
 }
 
-/* Computes the gradients of one token. Z is the state before it, followed by the state after it;
- * m.x is multiplied by the step. Updates dZ from after the token to before it, and adds to dx.
- * Returns the gradient of the decay. */
+/* Computes the gradients of one token. Z points to the state before it, which the state after it
+ * follows. m.x is multiplied by the step. Updates dZ from the state after the token to the one
+ * before it, and adds to dx. Returns the gradient of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {
@@ -69,7 +71,8 @@ OSH_AVX2 static double scan_token_avx2(const scan_back *b, const float *Z, float
     return scan_token_body(b, Z, decay, S, P);
 }
 
-/* Adds the gradients of row t; Z is the state before the token, followed by the state after it. */
+/* Adds the gradients of row t. Z points to the state before the token, which the state after it
+ * follows. */
 static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
 {
     const float *weights = b->head.weights;
@@ -97,7 +100,7 @@ static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, con
     b->sums[0] += to[1], b->sums[2] += to[0];
 }
 
-/* Runs n tokens from row `first` on. now[0] holds the state before the first one; the state after
+/* Runs n tokens from row `first` on. now[0] is the state before the first one. The state after
  * token i is written to now[i + 1]. */
 static void scan_forward(scan_back *b, int64_t first, int64_t n)
 {
@@ -140,7 +143,7 @@ static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t 
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-/* Adds the gradients of B and C of n heads from `first` on, in the order of the heads. */
+/* Adds the gradients of B and C of n heads, from `first` on, in the order of the heads. */
 static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                             const osh_head_room *r)
 {

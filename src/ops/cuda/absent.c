@@ -1,4 +1,5 @@
-/* absent.c - the functions of cuda.h in a binary without CUDA: each fails with a message. */
+/* absent.c - defines the functions of cuda.h in a binary without CUDA. Each fails with a
+ * message. */
 #include "ops/cuda/cuda.h"
 #ifndef OSH_CUDA_BUILT
 

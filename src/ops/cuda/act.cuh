@@ -43,8 +43,8 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* glu of gate x and up. Both are f32 values of T; the caller rounds the result. PAIR: the function
- * has two arguments. */
+/* Computes glu of the gate x and up. Both are f32 values of T; the caller rounds the result. PAIR:
+ * true if the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;

@@ -1,4 +1,5 @@
-/* add.cu - add: the sum is f32 and rounded once. add_f32: the sum is not rounded; a may be F32.
+/* add.cu - computes add, whose sum is f32 and rounded once, and add_f32, whose sum is not rounded
+ * and whose `a` may be F32.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cuda/zip.cuh"
@@ -18,7 +19,7 @@ osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a)
     return rc;
 }
 
-/* y, a, b [n]; A: T or float */
+/* y, a, b: [n]. A is T or float. */
 template <class T, class A>
 static __global__ void add_f32_kernel(float *y, const A *a, const T *b, int64_t n)
 {

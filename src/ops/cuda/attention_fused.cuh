@@ -1,10 +1,10 @@
-/* attention_fused.cuh - attention of bf16 and f16 in one kernel that writes no scores:
+/* attention_fused.cuh - computes attention of bf16 and f16 in one kernel that writes no scores:
  * FlashAttention-2 (Dao 2023, algorithm 1) on mma m16n8k16, for heads of at most 128 elements, a
  * multiple of 8.
  *
- * A block takes FUSED_QUERIES queries of one head of one sample; a warp takes bands of 16 of them.
- * The block goes through the keys that its queries see from first to last, FUSED_KEYS at a time.
- * For a query:
+ * A block computes FUSED_QUERIES queries of one head of one sample; a warp computes bands of 16 of
+ * them. The block goes through the keys that its queries see from first to last, FUSED_KEYS at a
+ * time. For a query:
  *
  *   s = q k^T                        f32, not rounded
  *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
@@ -17,22 +17,23 @@
  * key that a query sees does not change the result of the query: it depends only on its sample, not
  * on the bands of a warp.
  *
- * Shared memory holds the queries of the block and a ring of three halves. A half is the keys or
- * the values of a tile. While one half is read, the next two are copied. A barrier for each half
- * tells that it has arrived and that the half before it is free.
+ * Shared memory contains the queries of the block and a ring of three halves. A half is the keys or
+ * the values of a tile. While one half is read, the next two are copied. After the barrier of a
+ * half, that half has arrived and the half before it is free.
  *
  *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
  *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
  *
  * Rows have no padding. Their pieces of 16 bytes are permuted instead (fused_at), so that the eight
- * rows of a matrix of ldmatrix are in different banks. Therefore, and because it holds halves
- * instead of whole tiles, a block with heads of 128 takes 80 KiB: two share a multiprocessor of 164
- * KiB.
+ * rows of a matrix of ldmatrix are in different banks. Because of this, and because the ring has
+ * halves instead of whole tiles, a block with heads of 128 needs 80 KiB: two fit in a
+ * multiprocessor with 164 KiB.
  *
  * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. They are used in four
  * products if a warp has two bands, in two products if it has one. So a warp has two bands if two
- * such blocks fit in a multiprocessor. Otherwise twice as many warps have one band each: heads of
- * more than 64 on compute capability 8.6 and 8.9, where a product takes 4 or 8 clocks. */
+ * such blocks fit in a multiprocessor. If not, twice as many warps have one band each. This is so
+ * for heads of more than 64 on compute capability 8.6 and 8.9, where a product takes 4 or 8 clocks.
+ * */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -46,12 +47,14 @@ enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
 /* Samples of one launch. */
 typedef struct fused_samples {
     int n;
-    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // length; tiles before the sample
-    int64_t row[FUSED_SAMPLES];                    // first row
+    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // T: tokens of each sample; tile: blocks of
+                                                   // queries of all earlier samples
+    int64_t row[FUSED_SAMPLES];                    // first row of each sample
 } fused_samples;
 
 typedef struct fused_shape {
-    int n_heads, group, head_dim, window; // group: query heads of a kv head; window 0: none
+    int n_heads, group, head_dim, window; // group: query heads that share a kv head; window 0: no
+                                          // window
     float c;
 } fused_shape;
 
@@ -59,11 +62,11 @@ typedef struct fused_shape {
  * values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
-    /* Blocks of a multiprocessor: limits the registers. */
+    /* Blocks that run on a multiprocessor at a time; this limits the registers. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
-    /* Queries stay in registers; else each tile reads them again. */
+    /* True: the queries stay in registers; false: each tile reads them again. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
-    /* Elements of a half, and of the queries before the ring. */
+    /* Elements of a half, and of the queries, which are before the ring. */
     static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
@@ -74,7 +77,7 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of pieces of a row that are permuted among themselves; as many threads copy one row. */
+/* Number of pieces of a row that are permuted. As many threads copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* Returns the first element of a piece of 16 bytes of a row. Rows of 256 and 128 bytes all begin in
@@ -86,9 +89,9 @@ template <int DIM> static __device__ __forceinline__ int fused_at(int row, int p
     return row * DIM + (piece ^ (row / (8 / LANES) % LANES)) * 8;
 }
 
-/* Returns the element whose address the lane gives to ldmatrix for 16 rows from element `from` on
- * and columns [0, 16). The four matrices are rows [0, 8) and [8, 16), then both for the next 8
- * columns. fused_step moves such an element to columns [16 d, + 16). */
+/* Returns the element whose address the lane passes to ldmatrix, for 16 rows from element `from` on
+ * and columns [0, 16). The four matrices are rows [0, 8) and [8, 16), then the same rows in the
+ * next 8 columns. fused_step moves such an element to columns [16 d, 16 d + 16). */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -101,8 +104,8 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
     return (lane ^ 2 * d % LANES * 8) + 2 * d / LANES * LANES * 8;
 }
 
-/* Starts the copy of ROWS rows `width` apart. Rows from n on and columns from head_dim on become
- * 0. */
+/* Starts the copy of ROWS rows, which begin `width` elements apart. Rows from n on and columns from
+ * head_dim on become 0. */
 template <class T, int DIM, int THREADS, int ROWS>
 static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
                                                    int n)
@@ -111,7 +114,7 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
     int thread = osh_cu_thread(), row = thread / LANES, col = thread % LANES * 8,
         at = row * width + col;
     int at_to = fused_at<DIM>(row, thread % LANES);
-#pragma unroll 1 // addresses of all rows take too many registers
+#pragma unroll 1 // the addresses of all rows would need too many registers
     for (int i = 0; i < ROWS; i += STEP, at += STEP * width, at_to += STEP * DIM)
 #pragma unroll
         for (int j = 0; j < DIM; j += LANES * 8) {
@@ -120,13 +123,13 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Returns fused_lane of the queries of the warp. */
+/* Returns fused_lane for the queries of the warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
 }
 
-/* Loads columns [16 d, + 16) of the queries of the warp as A. */
+/* Loads columns [16 d, 16 d + 16) of the queries of the warp as operand A. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared,
                                                      int q, int d)
@@ -136,8 +139,8 @@ static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], 
         osh_cu_ldmatrix<false>(a[band].r, shared + fused_step<DIM>(q, d) + band * 16 * DIM);
 }
 
-/* Computes s [BANDS, 16, FUSED_KEYS] = q k^T. q, keys: fused_lane of both; kept: the queries in
- * registers, if KEEPS. */
+/* Computes s [BANDS, 16, FUSED_KEYS] = q k^T. q and `keys` are the results of fused_lane. `kept`
+ * are the queries in registers, if KEEPS is true. */
 template <class T, int DIM, int BANDS, int KEPT>
 static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FUSED_KEYS / 8],
                                                     const osh_cu_frag_a (&kept)[KEPT][BANDS],
@@ -166,8 +169,8 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* Sets s to -inf if the query does not see the key. key, query: the first of the tile and the
- * band. */
+/* Sets s to -inf where the query does not see the key. `key` and `query` are the first ones of the
+ * tile and the band. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
                                                   int query, int window)
 {
@@ -181,7 +184,7 @@ static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS 
         }
 }
 
-/* Computes P, the probabilities p of a band as A, and updates b, l and o. s is overwritten. */
+/* Computes P, the probabilities p of a band as operand A, and updates b, l and o. Overwrites s. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KEYS / 16],
                                                      fused_state<DIM, BANDS> &w, int band,
@@ -193,10 +196,11 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // the four lanes of the query
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // maximum over the four lanes of
+                                                                // the query
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
-        float from = b == -INFINITY ? 0 : b; // no key seen yet
+        float from = b == -INFINITY ? 0 : b; // -INFINITY: the query has seen no key yet
         float shrink = osh_cu_exp2(w.b[band][half] - from);
         w.b[band][half] = b;
 #pragma unroll
@@ -219,7 +223,7 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
     }
 }
 
-/* o [BANDS, 16, DIM] += P v */
+/* o [BANDS, 16, DIM] += P v. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void
 fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_KEYS / 16],
@@ -264,9 +268,10 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
 
 /* The part of a launch that a block computes. */
 typedef struct fused_place {
-    int block, end;     // queries [block, end) of the sample; they see keys below end
-    int q_width, width; // elements of a row of queries, of keys
-    int64_t q, k;       // first element of the head: first query of the block, first key
+    int block, end;     // the block has queries [block, end) of the sample; they see keys below
+                        // `end`
+    int q_width, width; // elements of a row of the queries and of the keys
+    int64_t q, k;       // element of the head in the first query of the block; in the first key
 } fused_place;
 
 static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
@@ -274,7 +279,7 @@ static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
 {
     int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles,
         tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
-    int sample = 0; // the last tile of a sample comes first: it has the most keys
+    int sample = 0; // blocks of the last tiles of a sample start first: they have the most keys
     while (tile >= of.tile[sample + 1]) sample++;
     fused_place at;
     at.block = (tile - of.tile[sample]) * FUSED_QUERIES,
@@ -291,15 +296,15 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
 {
     typedef fused_plan<DIM, BANDS> plan;
-    /* ROWS: rows of a warp. */
+    /* ROWS is the number of rows of a warp. */
     const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS;
     OSH_DYNAMIC_SHARED(T, shared);
     const fused_place at = fused_find(p, of);
-    /* Queries [first, last] are those of the warp. */
+    /* The warp has queries [first, last]. */
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int keys = plan::RING, values = keys + plan::HALF; // the current halves
+    int keys = plan::RING, values = keys + plan::HALF; // positions of the halves in use
     int64_t at_k = at.k + (int64_t)key * at.width;
 
     fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim,
@@ -326,13 +331,13 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        /* spare: the third half. */
+        /* `spare` is the position of the third half. */
         int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        __syncthreads(); // all threads have the keys, and none reads the last values
+        __syncthreads(); // now the keys have arrived, and no thread reads the previous values
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
                                                      at.end - next);
@@ -349,7 +354,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             }
         }
         osh_cu_async_wait<1>();
-        __syncthreads(); // all threads have the values, and none reads the keys
+        __syncthreads(); // now the values have arrived, and no thread reads the keys
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim,
                                                      at.end - next);
@@ -382,8 +387,8 @@ done:
     return rc;
 }
 
-/* Launches warps with two bands if two such blocks fit in a multiprocessor. The driver takes 1 KiB
- * of each. */
+/* Launches warps with two bands if two such blocks fit in a multiprocessor, and else warps with
+ * one. The driver uses 1 KiB of shared memory for each block. */
 template <class T, int DIM>
 static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
                               const fused_samples &of)
@@ -403,7 +408,7 @@ static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape 
     return fused_bands<T, FUSED_MAX_DIM>(cx, a, p, of);
 }
 
-/* Runs all samples, FUSED_SAMPLES per launch. */
+/* Runs all samples, FUSED_SAMPLES in each launch. */
 static osh_status fused_run(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
-/* attention_grad.cu - the gradient of attention, in f32. It takes chunks of queries of each sample,
- * and in a chunk one head of each group after the other. All kv heads are the batch of a product.
- * The scores and their softmax are computed again:
+/* attention_grad.cu - computes the gradient of attention in f32. It goes through chunks of queries
+ * of each sample, and in a chunk through the heads of each group. All kv heads are the batch of a
+ * product. The scores and their softmax are computed again:
  *
  *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope
  *   dq += ds k      dk += ds^T q     dv += p^T dy
@@ -14,25 +14,25 @@ typedef struct attention_back {
     osh_device *d;
     const osh_grad_args *a;
     const osh_attention_attr *at;
-    float *wide[3];            // q, k, v in f32; own if the dtype is not F32
+    float *wide[3];            // q, k and v in f32; own if the dtype is not F32
     float *p, *ds;             // own: [kv heads, chunk, ld]
     float *to_sink;            // own: [rows, heads]
     int64_t group, q_width, kv_width;
 } attention_back;
 
-/* Queries [pos, + n) and keys [key, + n_keys) of the sample from `row` on, head `head` of each
- * group. */
+/* Queries [pos, pos + n) and keys [key, key + n_keys) of the sample that begins at `row`, for head
+ * `head` of each group. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;
 
 typedef struct back_rows {
     float *p, *ds;  // [kv heads, n, ld]
-    float *to_sink; // [rows, heads]; NULL: not wanted
+    float *to_sink; // view: [rows, heads]; NULL: not computed
 } back_rows;
 
 /* Turns p from products of query and key into probabilities, and ds from dp into the gradient of
- * the products. A team takes a row. Masked keys become 0. */
+ * these products. A team computes a row. p of masked keys becomes 0. */
 template <class T, int TEAM>
 static __global__ void attention_back_kernel(back_rows b, back_pass s, osh_attention_attr at,
                                              float scale, sink_weights sinks)
@@ -144,8 +144,8 @@ done:
     return rc;
 }
 
-/* Sets j->wide to q, k, v in f32: copies in one block *own, or the tensors themselves if they are
- * F32. */
+/* Sets j->wide to q, k and v in f32: copies in one block *own, or the tensors themselves if they
+ * are F32. */
 static osh_status back_widen(osh_ctx *cx, attention_back *j, float **own)
 {
     osh_status rc = OSH_OK;
@@ -174,8 +174,8 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     size_t n_bytes = osh_attention_back_bytes(at, N),
            sinks = (size_t)(N * at->n_heads) * sizeof(float);
-    osh_tile *seq = NULL; // own: one whole sample each
-    float *wide = NULL;   // own: on the device
+    osh_tile *seq = NULL; // own: each tile is one whole sample
+    float *wide = NULL;   // own: GPU memory
     attention_back j = {};
 
     if (!N) return OSH_OK;
@@ -191,7 +191,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(back_run_sample(cx, &j, seq[s].row, seq[s].n));
-    if (j.to_sink) // p is free now
+    if (j.to_sink) // p is no longer needed
         OSH_TRY(osh_cu_sums(cx, j.d, static_cast<float *>(a->din[3]->data), {N, at->n_heads, j.p},
                             sink_back{j.to_sink, at->n_heads}));
 done:

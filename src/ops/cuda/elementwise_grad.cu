@@ -1,4 +1,4 @@
-/* elementwise_grad.cu - the gradients of add, scale, slice, glu and act, in f32.
+/* elementwise_grad.cu - computes the gradients of add, scale, slice, glu and act, in f32.
  *
  *   add     da += dy, db += dy
  *   scale   dx += dy by
@@ -36,7 +36,8 @@ done:
 
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_status rc = add_back_run(cx, a, 0, 1); // both may be the same tensor
+    osh_status rc = add_back_run(cx, a, 0, 1); // one after the other, because both may be the same
+                                               // tensor
     return rc ? rc : add_back_run(cx, a, 1, 1);
 }
 
@@ -47,7 +48,7 @@ osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
                         osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
 }
 
-/* each: columns of dy per period. */
+/* `each` is the number of columns of dy per period. */
 typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape;
 
 static __global__ void slice_back(float *to, const float *dy, slice_shape p)
@@ -77,7 +78,7 @@ done:
     return rc;
 }
 
-typedef struct pair { float first, second; } pair; // gradients of gate (or x) and of up
+typedef struct pair { float first, second; } pair; // gradients of gate (or of x), and of up
 
 template <class F> struct glu_back {
     F act;
@@ -109,8 +110,8 @@ struct relu_back {
 };
 
 template <class T> struct elements { // [n]
-    float *first, *second; // NULL: not wanted
-    const T *x, *y;        // y NULL: x alone
+    float *first, *second; // NULL: this gradient is not computed
+    const T *x, *y;        // y NULL: the op has the input x only
     const float *dy;
     int64_t n;
 };

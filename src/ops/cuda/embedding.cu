@@ -1,9 +1,9 @@
-/* embedding.cu - embedding. A block copies one row at a time.
+/* embedding.cu - computes embedding. A block copies one row at a time.
  *
  *   in[0] ids I32 [N], on the device or in host memory     in[1] w [V, D]     out y [N, D]
  *
- * A row is copied bit for bit if w has the dtype of y, else rounded to it. Ids in host memory are
- * checked before the launch. A bad id in device memory gives a row of NaN, which the search for
+ * A row is copied bit for bit if w has the dtype of y, and rounded to it if not. Ids in host memory
+ * are checked before the launch. A bad id in device memory gives a row of NaN, which the search for
  * non-finite values finds. */
 #include "ops/cuda/pack.cuh"
 
@@ -18,10 +18,10 @@ template <class T, class S> static __device__ inline void embedding_put(T *to, S
 template <class S> struct table {
     const S *w; // [V, D]
     int64_t V, D;
-    bool packed; // S is T, and rows are read by packs
+    bool packed; // S is T, and rows can be read by packs
 };
 
-/* y [N, D], ids [N] */
+/* y: [N, D]. ids: [N]. */
 template <class T, class S>
 static __global__ void gather_kernel(T *y, const int32_t *ids, int64_t N, table<S> from_rows)
 {
@@ -62,7 +62,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = y->device;
     int64_t N = osh_rows(ids), V = w->shape[0], D = w->shape[1];
     bool packed = w->dtype == y->dtype && osh_cu_packed(w, D) && osh_cu_packed(y, D);
-    osh_tensor *copy = NULL; // own: ids on the device
+    osh_tensor *copy = NULL; // own: copy of the ids on the device
 
     if (!N || !D) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, w->dtype));

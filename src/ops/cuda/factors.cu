@@ -1,8 +1,8 @@
-/* factors.cu - the factors of gptq_factor.cu for many small Hessians of one width at a time:
- * A = L L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
+/* factors.cu - computes the factors of gptq_factor.cu for many small Hessians of one width at a
+ * time: A = L L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
  *
- * The work is done in scratch, an [n, n] for each matrix with zeros above the diagonal, in blocks
- * of SIDE columns:
+ * It computes in scratch, which has an [n, n] for each matrix with zeros above the diagonal, in
+ * blocks of SIDE columns:
  *
  *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  a product
  *   | L10 D1      |                         D_j   = L_jj^-1       one thread block per matrix
@@ -14,13 +14,13 @@
  * number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes the
  * square of X.
  *
- * U is written to H after X is known to be finite. If there is no X, H is unchanged. */
+ * U is written to H after all of X was found finite. If X does not exist, H is unchanged. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
-typedef struct matrices { // matrices of a launch
+typedef struct matrices { // all matrices of a launch
     float *a;            // [matrices, n, ld]
     float *left;         // [matrices, SIDE, ld]: product L X for the current block row
     float *const *h;     // [matrices] pointers to [n, n]
@@ -46,23 +46,23 @@ static __global__ void gather_lower(matrices x)
     x.a[(b * n + i) * x.ld + j] = v;
 }
 
-/* Computes D of the diagonal block at `at`. Step k has column k of L. It updates the columns after
- * k, and the rows of X, which grow from the identity in place of the columns before k. */
+/* Computes D of the diagonal block at `at`. Step k computes column k of L. It updates the columns
+ * after k and the rows of X. X begins as the identity and is stored over the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, then column k of L
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, later column k of L
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // all threads of the block
+    if (x.failed[b]) return; // all threads of the block return
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block
+        if (!(pivot > 0) || !isfinite(pivot)) { // true for all threads of the block
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -81,8 +81,8 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
         if (c < w) a[i * x.ld + c] = m[i][c];
 }
 
-/* Computes L_ij = A_ij D_j^T for SIDE rows of the block column at `at`. A thread has PART x PART
- * elements at distances of 16. */
+/* Computes L_ij = A_ij D_j^T for SIDE rows of the block column at `at`. A thread computes PART x
+ * PART elements at distances of 16. */
 static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int64_t at)
 {
     __shared__ float d[SIDE][SIDE + 1], rows[SIDE][SIDE + 1];
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // all threads of the block
+    if (x.failed[b]) return; // all threads of the block return
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;
@@ -128,12 +128,12 @@ static __global__ void store_upper(matrices x)
 }
 
 /* ---- host ---- */
-typedef struct corner { // a submatrix of each matrix
+typedef struct corner { // a submatrix of each matrix of a launch
     float *at;          // view: first element
-    int64_t ld, stride; // elements between rows, between matrices
+    int64_t ld, stride; // ld: elements from row to row; stride: from matrix to matrix
 } corner;
 
-/* c [m, n] = alpha a b + beta c; turned: b is transposed. */
+/* c [m, n] = alpha a b + beta c. turned: b is transposed. */
 typedef struct product {
     corner c, a, b;
     int64_t m, n, k;
@@ -202,7 +202,7 @@ done:
     return rc;
 }
 
-/* Copies the lists of x to the arrays in the block at `base` and clears `failed`. */
+/* Copies the lists of x to the arrays in the block at `base`, and clears `failed`. */
 static osh_status factors_put_lists(osh_ctx *cx, osh_device *d, char *base, const size_t *at,
                                     const osh_gptq_hessians *x)
 {

@@ -1,5 +1,5 @@
-/* glu.cu - glu: act(gate) is f32, rounded to the dtype of gate, multiplied by up and rounded again.
- * The clamped form (glu.c) is f32 and rounded once.
+/* glu.cu - computes glu. act(gate) is f32, rounded to the dtype of gate, multiplied by up and
+ * rounded again. The clamped form (glu.c) is f32 and rounded once.
  *
  *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]     y may be gate or up */
 #include "ops/cuda/act.cuh"
@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* Computes the wanted rows only, D elements each. */
+/* Computes only the rows of `rows`, D elements each. */
 template <class T, class F>
 static __global__ void glu_rows(T *out, const T *x, const T *y, osh_op_rows rows, int64_t D, F f)
 {

@@ -1,9 +1,9 @@
-/* gptq_factor.cu - flip-Cholesky in place (ops/gptq_factor.c): flips H, computes the inverse of its
- * Cholesky factor (triangle.cu), and turns it by 180 degrees. factors.cu computes Hessians of few
- * columns.
+/* gptq_factor.cu - computes flip-Cholesky in place (ops/gptq_factor.c): it flips H, computes the
+ * inverse of its Cholesky factor (triangle.cu), and turns it by 180 degrees. factors.cu computes
+ * Hessians of few columns.
  *
- * Elements above the diagonal are written after the inverse is known to be finite: a failure leaves
- * them unchanged. */
+ * Elements above the diagonal are written only after the inverse was found finite, so a failure
+ * leaves them unchanged. */
 #include "ops/cuda/op.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
@@ -15,14 +15,14 @@ __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 }
 
 /* Replaces the lower triangle of H by that of J H J: swaps element (i, j) with (n-1-j, n-1-i). The
- * block of tile (y, x) takes the pairs whose upper left element is in it, and reads and writes both
- * along rows. */
+ * block of tile (y, x) swaps the pairs whose upper left element is in the tile. It reads and writes
+ * both elements along rows. */
 static __global__ void flip_lower(float *a, int64_t n)
 {
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block return
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))
@@ -36,13 +36,14 @@ static __global__ void flip_lower(float *a, int64_t n)
     }
 }
 
-/* Moves the lower triangle, turned by 180 degrees, to the upper one and sets the lower one to 0.
- * Elements of the diagonal are swapped with their mirror images. */
+/* Moves the lower triangle, turned by 180 degrees, to the upper triangle, and sets the lower one to
+ * 0. Elements of the diagonal are swapped with their mirror images. */
 static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // the upper element of a diagonal pair moves both
+    if (j > i || (j == i && i >= m)) return; // for a pair on the diagonal, the thread of the upper
+                                             // element moves both
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;

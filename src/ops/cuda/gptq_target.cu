@@ -1,13 +1,13 @@
-/* gptq_target.cu - gptq_shift and gptq_target. They take slabs of ROWS rows and multiply each by
- * one or two F32 matrices. */
+/* gptq_target.cu - computes gptq_shift and gptq_target. Both go through slabs of ROWS rows and
+ * multiply each slab by one or two F32 matrices. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { ROWS = OSH_TARGET_ROWS, THREADS = 256 };
 
-/* Copies rows of d to room [rows, I] with columns in solving order. back: copies room to d in file
- * order. A block takes a part of a row. */
+/* Copies rows of d to room [rows, I], with columns in solving order. If `back` is true, copies
+ * `room` to d, with columns in file order. A block copies a part of a row. */
 static __global__ void shift_order_columns(float *room, float *d, const int32_t *perm, int64_t I,
                                            bool back)
 {
@@ -29,7 +29,7 @@ osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = static_cast<const int32_t *>(a->in[1]->data);
-    /* own: both */
+    /* own: both. */
     float *from = target_room_new(cx, d, I, I), *half = from ? target_room_new(cx, d, I, I) : NULL;
 
     if (!half) OSH_TRY(OSH_E_NOMEM);

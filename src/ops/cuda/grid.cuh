@@ -1,4 +1,5 @@
-/* grid.cuh - rounding to the values of a grid (math/grid.h) and their codes, for kernels. */
+/* grid.cuh - rounds to the values of a grid (math/grid.h) and converts values and codes, in
+ * kernels. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
 #include "ops/cuda/op.cuh"
@@ -6,8 +7,8 @@ extern "C" {
 #include "math/grid.h"
 }
 
-/* Returns the value of the grid nearest to x; |x| is within the grid. The same as v8_on_grid of
- * solver/cpu/panel.c. */
+/* Returns the value of the grid that is nearest to x; |x| must be within the grid. Equal to
+ * v8_on_grid of solver/cpu/panel.c. */
 __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
 {
     if (!g.digits) return rintf(x);
@@ -15,7 +16,7 @@ __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
     uint32_t u = __float_as_uint(x), sign = u & 0x80000000u, a = u & 0x7fffffffu;
     float r =
         __uint_as_float((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1));
-    /* Adding and subtracting `magic` rounds to multiples of 2^least. */
+    /* Adding `magic` and subtracting it again rounds to multiples of 2^least. */
     float magic = __uint_as_float((uint32_t)(127 + 23 + g.least) << 23);
     if (a < (uint32_t)(127 + g.least + g.digits - 1) << 23)
         r = __fsub_rn(__fadd_rn(__uint_as_float(a), magic), magic);
@@ -27,7 +28,7 @@ __device__ inline int osh_cu_code(const osh_grid &g, float x)
 {
     if (!g.digits) return (int)x;
     uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu, fraction = (uint32_t)g.digits - 1;
-    /* first: exponent of the smallest value with all digits. */
+    /* `first` is the exponent field of the smallest value with all digits. */
     uint32_t first = (uint32_t)(127 + g.least + (int)fraction);
     float whole = __fmul_rn(__uint_as_float(a), __uint_as_float((uint32_t)(127 - g.least) << 23));
     int low =
@@ -42,7 +43,7 @@ __device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
     uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31,
              low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
     uint32_t fraction = (uint32_t)g.digits - 1;
-    /* whole: the value of a code with few digits, a multiple of 2^least. */
+    /* `whole` is the value of a code below that exponent: a multiple of 2^least. */
     float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23));
     uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);
     return __uint_as_float(sign | (low < 1u << fraction ? __float_as_uint(whole) : all));

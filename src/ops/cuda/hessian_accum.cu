@@ -1,5 +1,5 @@
-/* hessian_accum.cu - H += X^T X, lower triangle. Products of bf16 (f16, f32) columns with f32 sums
- * give parts, which are added to H one after the other.
+/* hessian_accum.cu - computes the lower triangle of H += X^T X. Products of bf16 (f16, f32) columns
+ * with f32 sums give parts, which are added to H one after the other.
  *
  *               columns of H                  tokens of a batch
  *   1024 rows   | a |                         | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
@@ -7,24 +7,25 @@
  *   1024 rows   | c   c | d |                       H + part + part + part + part + part + part
  *
  * A piece (a, b, c, d) has up to ROWS rows and PIECE elements: 2048 columns, or more if the last
- * rows are fewer than ROWS. The product includes elements above the diagonal; they are left out
- * when the parts are added.
+ * rows are fewer than ROWS. The product includes elements above the diagonal; they are not added to
+ * H.
  *
- * A tensor core truncates its sum after every few products: half a unit in the last place each,
- * always towards zero, up to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7
- * of the trace, so two channels that are nearly multiples of each other would make H indefinite.
- * Therefore a part sums at most TOKENS tokens, and the parts are added to H in f32, in the order of
- * the tokens. Calls of whole multiples of TOKENS give the same bytes as one call. The rest of a
- * ragged batch is split into whole multiples of 256 tokens and a remainder that is padded with
- * zeros to 256. So a piece has 16 shapes of products, not one for each batch.
+ * A tensor core truncates its sum after every few products. This loses half a unit in the last
+ * place each time, always towards zero: up to 6e-5 of a sum of 16,384 squares. The damping of
+ * 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each other
+ * would make H indefinite. Therefore a part sums at most TOKENS tokens, and the parts are added to
+ * H in f32, in the order of the tokens. Calls of whole multiples of TOKENS give the same bytes as
+ * one call. If a batch is not a multiple of TOKENS, its rest is split into a multiple of 256 tokens
+ * and a remainder that is padded with zeros to 256. So a piece has 16 shapes of products, not one
+ * for each batch.
  *
- * Pieces and algorithms depend only on I. A batch on a GPU has 16,384 tokens
- * (osh_batch_end_on_device), except for the last one. PARTS chunks are the usual case, so the
- * algorithm for any number of chunks is that of a batch of PARTS.
+ * Pieces and algorithms depend only on I. Each batch on a GPU but the last has 16,384 tokens
+ * (osh_batch_end_on_device), which are PARTS chunks. So the algorithm for any number of chunks is
+ * that of a batch of PARTS.
  *
  * The sizes: PARTS chunks of 1024 x 1024 are 128 tiles of 128 x 256, one wave on 132
- * multiprocessors, like one chunk of 2048 x 2048. Smaller pieces leave out more of the square. For
- * 16,384 tokens, in waves / share of the square:
+ * multiprocessors, like one chunk of 2048 x 2048. Smaller pieces compute less of the square. For
+ * 16,384 tokens the table shows waves / computed share of the square:
  *
  *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       here
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
@@ -45,24 +46,25 @@ enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIA
        PARTS = OSH_HESSIAN_PARTS };
 enum { THREADS = 256 };
 
-typedef struct piece { // rows [row, + m), columns [col, + n) of H
+typedef struct piece { // rows [row, row + m), columns [col, col + n) of H
     int64_t row, col, m, n;
 } piece;
 
 typedef struct job {
     osh_device *d;
-    float *h, *parts;      // [I, I]; [up to PARTS, m, n] of the current piece
-    int64_t I, most, used; // most: parts with room; used: parts not added yet
+    float *h, *parts;      // h: [I, I]; parts: [up to PARTS, m, n] of the current piece
+    int64_t I, most, used; // most: parts that fit in `parts`; used: parts that are not yet added to
+                           // H
     osh_dtype dt;
 } job;
 
-typedef struct tokens { // n_chunks chunks of n consecutive rows of x
+typedef struct tokens { // n_chunks chunks, each of n consecutive rows of x
     char *x; // view: [n_chunks, n, I]
     int64_t n, n_chunks;
 } tokens;
 
-/* Adds the parts to H one after the other, except above the diagonal. A block takes THREADS columns
- * of a row. */
+/* Adds the parts to H one after the other, but not above the diagonal. A block adds to THREADS
+ * columns of a row. */
 static __global__ void hessian_add_parts(float *h, const float *parts, int n_parts, int64_t I,
                                          piece p)
 {
@@ -90,7 +92,7 @@ done:
     return rc;
 }
 
-/* Computes the parts of one piece for the tokens. Adds them to H when there is no room for more. */
+/* Computes the parts of one piece for the tokens. Adds them to H when `parts` is full. */
 static osh_status hessian_multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
 {
     osh_status rc = OSH_OK;
@@ -126,7 +128,8 @@ done:
     return rc;
 }
 
-/* Copies the last n < GRAIN rows of x to *out (own) and pads them with zeros. row: bytes. */
+/* Copies the last n < GRAIN rows of x to *out (own) and pads them with rows of zeros. `row` is the
+ * size of a row in bytes. */
 static osh_status hessian_fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x,
                                      int64_t n, size_t row)
 {
@@ -146,7 +149,7 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     osh_device *d = a->out[0]->device;
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
-    /* own: parts */
+    /* own: parts. */
     job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
     char *grain = NULL; // own: [GRAIN, I]
     tokens t[3];

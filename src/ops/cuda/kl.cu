@@ -1,4 +1,4 @@
-/* kl.cu - kl: compares the logits of two models for the same rows, block by block of the
+/* kl.cu - computes kl: compares the logits of two models for the same rows, block by block of the
  * vocabulary.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
@@ -17,8 +17,8 @@ typedef struct kl_state { // state of one row
     double diff;
 } kl_state;
 
-/* Returns the index of the first element of row [cols] that equals max; 0 if none does (all are
- * NaN). */
+/* Returns the index of the first element of row [cols] that equals max. Returns 0 if there is none:
+ * then all elements are NaN. */
 template <class T>
 static __device__ inline int32_t kl_first_equal(const T *row, int cols, float max, float *shared)
 {
@@ -29,7 +29,7 @@ static __device__ inline int32_t kl_first_equal(const T *row, int cols, float ma
     return first < cols ? first : 0;
 }
 
-/* x, r [rows, OSH_VOCAB_COLS]; state, kl, same [rows] */
+/* x, r: [rows, OSH_VOCAB_COLS]. state, kl, same: [rows]. */
 template <class T, class R>
 static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const T *x, const R *r,
                                  osh_vocab_block b)

@@ -1,5 +1,5 @@
-/* layer_norm.cu - layer_norm. A block takes a row. Sums are f32: each thread adds its share, then
- * the team adds the shares (pack.cuh).
+/* layer_norm.cu - computes layer_norm. A block computes a row. Sums are f32: each thread adds its
+ * elements, then the team adds the sums of its threads (pack.cuh).
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
 #include "ops/cuda/pack.cuh"
@@ -19,11 +19,11 @@ static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored
 }
 
 typedef struct layer_norm_weights {
-    const void *w, *b; // [D]; b NULL: none
+    const void *w, *b; // [D]; b NULL: no bias
     osh_dtype w_dtype, b_dtype;
 } layer_norm_weights;
 
-/* x, y [N, D] */
+/* x, y: [N, D]. */
 template <class T>
 static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p, int64_t N,
                                          int64_t D, float eps)

@@ -1,17 +1,17 @@
-/* linear.cu - y = x W^T + b: a product of cuBLASLt, with two special cases.
+/* linear.cu - computes y = x W^T + b: a product of cuBLASLt, with two special cases.
  *
- *   w has another dtype than x    rows of W are cast to it first, one panel at a time
+ *   w has another dtype than x    rows of W are cast to that of x, one panel at a time
  *   there is a bias               the sums of a panel stay f32; b is added before the only rounding
  *
- * A panel has at most 2^23 elements, independent of the free bytes of the arena. If only some rows
- * are wanted, routed.cu computes them; if it cannot, all rows are computed. */
+ * A panel has at most 2^23 elements, independent of the free bytes of the arena. If the caller
+ * wants only some rows, routed.cu computes them; if it cannot, all rows are computed. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { THREADS = 256 };
 
-/* Computes y [n_rows, n] = sums [n_rows, n] + b [n], rounded once. ldy: elements between rows of
+/* Computes y [n_rows, n] = sums [n_rows, n] + b [n], rounded once. ldy: elements from row to row of
  * y. */
 template <class S, class T>
 static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n,
@@ -28,8 +28,8 @@ static unsigned bias_grid(int64_t n)
     return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16);
 }
 
-/* Computes columns [first, first + n) of y. w holds their rows of W. sums: scratch; NULL: no
- * bias. */
+/* Computes columns [first, first + n) of y. w has the same rows of W. sums: scratch, or NULL if
+ * there is no bias. */
 static osh_status linear_columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums,
                                  int64_t first, int64_t n)
 {
@@ -65,7 +65,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
     int64_t step = other ? osh_linear_panel_rows(O, I) : O;
-    void *copy = NULL;  // own: [step, I] in the dtype of x; NULL: w has it
+    void *copy = NULL;  // own: [step, I] in the dtype of x; NULL: w already has it
     float *sums = NULL; // own: [panel, step]; NULL: no bias
 
     if (!N || (a->rows && !a->rows->n)) return OSH_OK;

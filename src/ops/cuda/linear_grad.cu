@@ -1,10 +1,11 @@
-/* linear_grad.cu - the gradient of linear: products of cuBLASLt over all rows of the batch.
+/* linear_grad.cu - computes the gradients of linear with products of cuBLASLt over all rows of the
+ * batch.
  *
  *   dx += dy W     dw += dy^T x     db += sum over rows of dy
  *
  * W and x are widened to f32, one panel of rows at a time. A panel has at most 2^23 elements,
- * independent of the free bytes of the arena; panels are added in order. Rough gradients of BF16
- * round dy to BF16 instead and multiply on tensor cores. */
+ * independent of the free bytes of the arena; panels are added in order. If the caller allows rough
+ * gradients of BF16 tensors, dy is rounded to BF16 instead, and tensor cores multiply. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -12,12 +13,12 @@ typedef struct linear_back {
     const osh_grad_args *a;
     osh_device *d;
     int64_t N, I, O;
-    void *room; // own: panel, rounded dy or sums
+    void *room; // own: a panel, the rounded dy, or sums
 } linear_back;
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* Adds dy [N, n] W [n, I] to dx, for n columns of dy from `first` on. w holds these rows of W. */
+/* Adds dy [N, n] W [n, I] to dx, for n columns of dy from `first` on. w has the same rows of W. */
 static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *w, osh_dtype dt)
 {
@@ -27,7 +28,7 @@ static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->N, j->I, n, 1, 1, 1});
 }
 
-/* Adds dy^T [O, n] x [n, I] to dw, for n rows from `first` on. x holds these rows. */
+/* Adds dy^T [O, n] x [n, I] to dw, for n rows from `first` on. x has only these rows. */
 static osh_status linear_back_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *x, osh_dtype dt)
 {

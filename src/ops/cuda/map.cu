@@ -1,5 +1,5 @@
-/* map.cu - scale, act, slice and join: each element of the output comes from one element of an
- * input.
+/* map.cu - computes scale, act, slice and join: each element of the output depends on one element
+ * of an input.
  *
  *   scale         by x
  *   act           max(x, 0), its square, or a function of act.cuh
@@ -24,7 +24,7 @@ struct osh_cu_relu_fn {
         return square ? __fmul_rn(y, y) : y;
     }
 };
-/* y, x [n] */
+/* y, x: [n]. */
 template <class T, class F> static __global__ void map_kernel(T *y, const T *x, int64_t n, F f)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
@@ -67,7 +67,7 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     return map_run(cx, a, osh_cu_silu());
 }
 
-/* y [N, S], x [N, W] */
+/* y: [N, S]. x: [N, W]. */
 template <class T>
 static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S,
                                     osh_slice_attr at)
@@ -98,10 +98,10 @@ done:
     return rc;
 }
 
-/* Elements: n of the output, A of a row of x, B of a row of y. */
+/* n: elements of the output; A: of a row of x; B: of a row of y. */
 typedef struct join_sizes { int64_t n, A, B; } join_sizes;
 
-/* to [N, O], x [N, A], y [N, B] */
+/* to: [N, O]. x: [N, A]. y: [N, B]. */
 template <class T>
 static __global__ void join_kernel(T *to, const T *x, const T *y, join_sizes s, osh_join_attr at)
 {

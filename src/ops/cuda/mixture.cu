@@ -1,16 +1,18 @@
-/* mixture.cu - runs the experts of a mixture on the rows that are routed to them. A round takes as
- * many experts as have together no more rows than the batch has tokens (at least one):
+/* mixture.cu - runs the experts of a mixture on the rows that are routed to them. A round computes
+ * consecutive experts, as many as have together at most as many rows as the batch has tokens, but
+ * at least one:
  *
  *   x [N, D] ─ gather ─► f [rows, F] = act(x Wg^T) (x Wu^T) ─► y [rows, D] = f Wd^T ─► out [N, D]
  *
- * A round is three launches (routed.cuh, and mixture_combine below). One expert alone would be five
- * launches that leave most of a GPU idle. 16,384 tokens with 8 of 128 experts each are 8 rounds of
- * about 16 experts: 136 tiles of rows by 12 tiles of columns, and by 16.
+ * A round has three launches (routed.cuh, and mixture_combine below). Experts computed one by one
+ * would have five launches each, and most of a GPU would be idle. 16,384 tokens with 8 of 128
+ * experts each are 8 rounds of about 16 experts: 136 tiles of rows by 12 tiles of columns, and by
+ * 16.
  *
- * mixture_combine: out = sum + round(y weight), rounded, for the experts of a token in order, like
- * op moe_combine does expert by expert. The first round begins with sum, later rounds with out. A
- * warp takes a token. It finds the row of y of an expert by bisection in the list of rows of the
- * expert. */
+ * mixture_combine: out = sum + round(y weight), rounded, for the experts of a token in order, as op
+ * moe_combine computes it expert by expert. The first round begins with sum, later rounds with out.
+ * A warp computes a token. It finds the row of y of an expert by bisection in the list of rows of
+ * the expert. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
@@ -37,8 +39,8 @@ static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int6
     return lo;
 }
 
-/* Adds the experts of `parts` to out [N, D]. sum [N, D], y [rows, D], route [N, E]; out may be
- * sum. */
+/* Adds the outputs of the experts of `parts` to out [N, D]. sum [N, D], y [rows, D], route [N, E];
+ * `out` may be `sum`. */
 template <class T>
 static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
                                        const routed_part *parts, combine_sizes z)
@@ -48,7 +50,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // the whole warp
+    if (token >= z.N) return; // all threads of the warp return
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;
@@ -76,7 +78,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
             }
             osh_cu_pack_store(out + token * z.D + i, s);
         }
-        __syncwarp(); // row and weight are free
+        __syncwarp(); // no thread reads row and weight any more
     }
 }
 
@@ -86,11 +88,11 @@ typedef struct mixture {
     osh_device *d;
     int64_t N, D, F;
     char *room;           // own: block of the arena
-    void *f, *y;          // views of room: [N, F], [N, D]
-    routed_part *on_card; // view of room: gate and up [n_experts], then down [n_experts]
-    routed_tile *tiles_on_card; // view of room
-    routed_part *parts;   // own: host copy of on_card
-    routed_tile *tiles;   // own: tiles of all rounds in order
+    void *f, *y;          // views: [N, F], [N, D] in `room`
+    routed_part *on_card; // view: in `room`: gate and up [n_experts], then down [n_experts]
+    routed_tile *tiles_on_card; // view: in `room`
+    routed_part *parts;   // own: copy of on_card on the host
+    routed_tile *tiles;   // own: tiles of all rounds, in order
     int64_t n_tiles;
 } mixture;
 

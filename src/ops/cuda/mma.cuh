@@ -1,18 +1,18 @@
-/* mma.cuh - the instructions of tensor cores and asynchronous copies (sm_80 and later), one
- * function each. With OSH_PLAY the functions emulate them. tests/kernels/test_mma.cu tests both
+/* mma.cuh - has one function for each instruction of tensor cores and asynchronous copies (sm_80
+ * and later). With OSH_PLAY the functions emulate them. tests/kernels/test_mma.cu tests both
  * against the definitions below.
  *
  * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
  * 9, section 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g =
- * lane / 4 and t = lane % 4 a lane holds, the lower half of a register first:
+ * lane / 4 and t = lane % 4, the registers of a lane contain (lower half first):
  *
  *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]
  *   a[2] = A[g][2t+8, 2t+9]    a[3] = A[g+8][2t+8, 2t+9]
  *   b[0] = B[2t, 2t+1][g]      b[1] = B[2t+8, 2t+9][g]
  *   c[0], c[1] = C[g][2t, 2t+1]              c[2], c[3] = C[g+8][2t, 2t+1]
  *
- * So two adjacent D, rounded and packed, are an A: the left D is a[0], a[1], the right D is a[2],
- * a[3].
+ * So two adjacent D, rounded and packed, can be used as an A: the left D is a[0], a[1], the right D
+ * is a[2], a[3].
  *
  * osh_cu_ldmatrix, four 8 x 8 matrices of 16-bit elements: ldmatrix.sync.aligned.m8n8.x4.shared.b16
  * (the same chapter, "Warp-level matrix load instruction: ldmatrix"). Lane 8 m + r passes the
@@ -35,9 +35,9 @@ struct osh_cu_frag_c { float v[4]; };
 #ifdef OSH_PLAY
 typedef float osh_play_f4 __attribute__((vector_size(16)));
 
-/* Adds the products of the four sums of a lane in f32, k ascending. The order inside the
- * instruction is not documented. `of` [32] holds the operands of the lanes of the warp as f32,
- * a [8] and b [4]. */
+/* Adds the products to the four sums of a lane in f32, in ascending order of k. The order inside
+ * the instruction is not documented. `of` [32] has the operands of each lane of the warp as f32: a
+ * [8] and b [4]. */
 OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of,
                                                       int lane)
 {
@@ -91,7 +91,7 @@ template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const
     }
 }
 
-/* there false: writes zeros and does not read `from`. */
+/* If `there` is false, writes zeros and does not read `from`. */
 static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 {
     osh_play_async_copy(to, from, 16, there ? 16 : 0);
@@ -99,11 +99,12 @@ static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 static inline void osh_cu_async_commit(void) { osh_play_async_commit(); }
 template <int LEFT> static inline void osh_cu_async_wait(void) { osh_play_async_wait(LEFT); }
 
-/* Returns threadIdx.x and reads it again in each call, so that values computed from it need no
- * register between calls. */
+/* Returns threadIdx.x. Each call reads it again, so that values computed from it need no register
+ * between calls. */
 static inline int osh_cu_thread(void) { return (int)threadIdx.x; }
 
-/* Returns 2^x within 2 units in the last place; 0 below 2^-126. */
+/* Returns 2^x, accurate within 2 units in the last place. Returns 0 if the result is below
+ * 2^-126. */
 static inline float osh_cu_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
 /* Returns two values, rounded to T and packed; lo is in the lower half. */

@@ -1,9 +1,9 @@
-/* moe_combine.cu - moe_combine. A warp takes a token.
+/* moe_combine.cu - computes moe_combine. A warp computes a token.
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- * out = sum + round(y * weight), rounded, if the weight of the expert for the token is not 0; else
- * the bytes of sum. plain: a weight that is not 0 counts as 1. */
+ * out = sum + round(y * weight), rounded, if the weight of the expert for the token is not 0; if it
+ * is 0, the bytes of sum. With `plain`, a weight that is not 0 counts as 1. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
@@ -20,7 +20,7 @@ typedef struct combine_sizes {
     bool packed;
 } combine_sizes;
 
-/* out, sum, y [n, D], route [n, E]. */
+/* out, sum, y: [n, D]. route: [n, E]. */
 template <class T>
 static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route,
                                       combine_sizes s, osh_moe_combine_attr by)

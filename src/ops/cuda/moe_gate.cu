@@ -1,8 +1,8 @@
-/* moe_gate.cu - moe_gate. A warp takes a token; lane l has the experts l, l + 32, ...
+/* moe_gate.cu - computes moe_gate. A warp computes a token; lane l has the experts l, l + 32, ...
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
- * The butterfly of the warp adds the products of the lanes to a logit. Logits, scores s and choices
+ * A butterfly over the warp adds the products of the lanes to a logit. Logits, scores s and choices
  * c (moe_gate.c) are in shared memory. Everything is f32. */
 #include "ops/cuda/pack.cuh"
 
@@ -10,7 +10,7 @@
 
 enum { WARPS = 4, MOST_GROUPS = OSH_MOE_MAX_EXPERTS / 2 };
 
-/* Returns the number of elements of x [n] that are larger than x[at], or equal with a lower
+/* Returns the number of elements of x [n] that are larger than x[at], or equal to it with a lower
  * index. */
 static __device__ inline int gate_rank_of(const float *x, int at, int n)
 {
@@ -46,7 +46,7 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* x [n, D], w [E, D], bias [E] or none, route [n, E]. */
+/* x: [n, D]. w: [E, D]. bias: [E] or none. route: [n, E]. */
 template <class T, class S>
 static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
                                    gate_sizes sizes, osh_moe_gate_attr at)

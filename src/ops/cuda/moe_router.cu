@@ -1,22 +1,24 @@
-/* moe_router.cu - moe_router. A warp takes a token; lane l has the experts l, l + 32, ...
+/* moe_router.cu - computes moe_router. A warp computes a token; lane l has the experts l, l + 32,
+ * ...
  *
  *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
  *
  * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal ones the lower index),
- * else 0. The butterfly of the warp adds the sum. norm_topk_prob: divided by the sum of the chosen,
- * which is added in the order of the choice. scaled: multiplied by w. */
+ * else 0. A butterfly over the warp adds the sum. With norm_topk_prob, the result is divided by the
+ * sum of the chosen ones, which is added in the order of the choice. With `scaled`, it is
+ * multiplied by w. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Returns the expert with the largest logit that is not chosen yet, the same in all lanes. taken,
- * bit i: the i-th expert of this lane is chosen. */
+/* Returns the expert with the largest logit among those that are not chosen yet, in all lanes. Bit
+ * i of `taken`: the i-th expert of this lane is chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)
 {
     float best = -INFINITY;
-    int at = E; // none
+    int at = E; // no expert
     for (int i = 0, e = lane; e < E; i++, e += 32) {
         float x = osh_cu_load(row[e]);
         if (!(taken >> i & 1) && (x > best || at == E)) best = x, at = e;
@@ -30,7 +32,7 @@ static __device__ inline int router_next_best(float *logit, const T *row, int E,
     return at;
 }
 
-/* logits, route [n, E]; w [E] if scaled. */
+/* logits, route: [n, E]. w: [E], if scaled. */
 template <class T>
 static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w, int64_t n, int E,
                                      osh_moe_router_attr at)

@@ -1,4 +1,4 @@
-/* nll.cu - nll. A thread block takes a row of a block of logits.
+/* nll.cu - computes nll. A thread block computes a row of a block of logits.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
  *   out nll F32 [N]
@@ -13,7 +13,7 @@ typedef struct nll_state { // state of one row
     float at_target;
 } nll_state;
 
-/* logits [rows, OSH_VOCAB_COLS]; state, target, nll [rows]. */
+/* logits: [rows, OSH_VOCAB_COLS]. state, target, nll: [rows]. */
 template <class T>
 static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
                                   const int32_t *target, osh_vocab_block b)

@@ -1,5 +1,5 @@
-/* norm_grad.cu - the gradients of rms_norm and layer_norm. A warp or a block takes a row: it
- * computes dx and keeps r and the mean of the row. The gradients of the weights are then sums over
+/* norm_grad.cu - computes the gradients of rms_norm and layer_norm. A warp or a block computes dx
+ * of a row and stores r and the mean of the row. The gradients of the weights are then sums over
  * rows (sums.cuh). Sums are f32.
  *
  *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
@@ -8,11 +8,11 @@
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
-    float *dx, *r, *mean; // [rows, D] or NULL, [rows], [rows]; mean: layer_norm
+    float *dx, *r, *mean; // [rows, D] or NULL; [rows]; [rows], for layer_norm only
     const float *dy;      // [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // there is no w: it is 1
+    bool plain;           // there is no w: every weight is 1
 } norm_back;
 
 template <class T, class S, int TEAM>
@@ -73,7 +73,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
 }
 
 template <class T> struct norm_weight_back { // returns dy n
-    const float *dy, *r, *mean; // mean NULL: 0
+    const float *dy, *r, *mean; // `mean` NULL: the mean is 0
     const T *x;
     int64_t D;
     __device__ float operator()(int64_t row, int64_t i) const
@@ -87,13 +87,13 @@ struct norm_bias_back {
     __device__ float operator()(int64_t row, int64_t i) const { return dy[row * D + i]; }
 };
 
-/* Adds the gradients of the weights, after the kernel of the rows. */
+/* Adds the gradients of the weights. Called after the kernel of the rows. */
 template <class T>
 static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
-    float *room = NULL; // own: on the device
+    float *room = NULL; // own: GPU memory
     if (!a->din[1] && !a->din[2]) goto done;
     room = static_cast<float *>(osh_device_alloc(cx, d, osh_sums_bytes(p->rows, p->D),
                                                  OSH_LIFE_SHORT));
@@ -110,7 +110,8 @@ done:
     return rc;
 }
 
-/* Fills p for rows of D elements. keeps: floats kept of a row (r, mean). */
+/* Sets p for rows of D elements. `keeps` is the number of floats that are stored for a row (r,
+ * mean). */
 static osh_status norm_back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D,
                                   int keeps)
 {

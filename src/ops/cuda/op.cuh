@@ -1,4 +1,4 @@
-/* op.cuh - the headers that every CUDA op needs. */
+/* op.cuh - includes the headers that every CUDA op needs. */
 #ifndef OSH_OP_CUH
 #define OSH_OP_CUH
 #include "gpu/kernel.cuh"

@@ -1,7 +1,7 @@
 /* pack.cuh - packs, which are 16 bytes of a tensor, and teams of threads that share a row.
  *
- * The address of a pack must be a multiple of 16. A kernel gets an argument (bool packed) that
- * tells this, and otherwise reads single elements. A team is a warp or a block. Its sums are a
+ * The address of a pack must be a multiple of 16. The argument `packed` of a kernel is true if this
+ * is so; if not, the kernel reads single elements. A team is a warp or a block. Its sums are a
  * butterfly in each warp, then the sum of the warps in order. */
 #ifndef OSH_PACK_CUH
 #define OSH_PACK_CUH
@@ -23,21 +23,21 @@ template <class T> static __device__ inline void osh_cu_pack_store(T *to, const 
 
 static inline bool osh_cu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 
-/* Returns true if rows of `width` elements from the data of t on can be read by packs. */
+/* Returns true if rows of `width` elements, beginning at the data of t, can be read by packs. */
 static inline bool osh_cu_packed(const osh_tensor *t, int64_t width)
 {
     return osh_cu_aligned(t->data) && (size_t)width * osh_dtype_bytes(t->dtype) % 16 == 0;
 }
 
-/* Returns the number of blocks of a kernel that strides by its grid, for n pieces of work,
- * per_block at a time. */
+/* Returns the number of blocks of a kernel with a grid-stride loop over n pieces of work, per_block
+ * of them at a time. */
 static inline unsigned osh_cu_grid(const osh_device *d, int64_t n, int64_t per_block)
 {
     int64_t want = osh_div_up(n, per_block), most = (int64_t)osh_cuda_multiprocessors(d) * 16;
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
-/* A barrier for the team: reads and writes of all its threads before it are complete. */
+/* A barrier for the team. After it, all earlier reads and writes of its threads are complete. */
 template <int TEAM> static __device__ inline void osh_cu_team_sync()
 {
     if (TEAM == 32) __syncwarp();
@@ -46,7 +46,7 @@ template <int TEAM> static __device__ inline void osh_cu_team_sync()
 
 /* Return the sum or the maximum over a team of TEAM threads, the same in all of them. They are
  * barriers too: a shuffle alone does not make writes visible. TEAM is 32 or the size of the block.
- * If it is the size of the block, shared holds a float for each warp and all threads of the block
+ * If it is the size of the block, `shared` has a float for each warp and all threads of the block
  * must call the function. */
 template <int TEAM> static __device__ inline float osh_cu_team_sum(float x, float *shared)
 {

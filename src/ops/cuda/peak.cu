@@ -1,14 +1,15 @@
-/* peak.cu - measures what the GPU sustains: products of square matrices, attention, copies inside
- * its memory and from page-locked host memory. Each measurement repeats its work until the time is
- * over. The clock falls while a GPU gets warm, so a measurement of less than a few seconds is too
- * high. */
+/* peak.cu - measures the speed of the GPU: products of square matrices, attention, copies inside
+ * its memory and from page-locked host memory. Each measurement repeats its work until its time is
+ * over. The clock rate falls while a GPU gets warm, so a measurement of less than a few seconds
+ * gives a speed that is too high. */
 #include "ops/cuda/op.cuh"
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // elements made on the host; calls per reading of the clock
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: elements made on the host; AT_ONCE: calls between two
+                                      // readings of the clock
 
-/* Fills t with random values: the clock of a GPU, and so its rate, depends on how many bits
+/* Fills t with random values. The clock rate of a GPU, and so its speed, depends on how many bits
  * change. */
 static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
 {
@@ -24,7 +25,7 @@ static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
         osh_from_f32(block + (size_t)i * each, t->dtype, &f, 1);
     }
     OSH_TRY(osh_tensor_put(cx, t, 0, block, (size_t)have * each));
-    for (int64_t more; have < n; have += more) { // doubles the filled part
+    for (int64_t more; have < n; have += more) { // each copy doubles the filled part
         more = have < n - have ? have : n - have;
         OSH_TRY(t->device->type->copy(cx, t->device, (char *)t->data + (size_t)have * each, t->data,
                                       (size_t)more * each));
@@ -34,12 +35,12 @@ done:
     return rc;
 }
 
-typedef struct card_work { // one call
+typedef struct card_work { // work of one call
     osh_device *d;
     osh_tensor *a, *b, *c; // own
-    void *host;            // own: page-locked; NULL: copies are inside the GPU
-    int64_t side;          // product: side of the matrices; 0: a copy of the bytes of c
-    const osh_op_args *attention; // view; NULL: not attention
+    void *host;            // own: page-locked memory; NULL: copies are inside the GPU
+    int64_t side;          // for a product: side of the matrices; 0: copies the bytes of c
+    const osh_op_args *attention; // view; NULL: no attention
 } card_work;
 
 static osh_status peak_call(osh_ctx *cx, const card_work *w)
@@ -61,7 +62,7 @@ static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
-    int64_t n = -AT_ONCE; // the first round
+    int64_t n = -AT_ONCE; // negative until the first round is over
 
     do {
         for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));
@@ -97,10 +98,10 @@ done:
     return rc;
 }
 
-/* The heads of Llama-3-8B. */
+/* Attention with the heads of Llama-3-8B. */
 static const osh_attention_attr heads = {32, 8, 128, 0, 0};
 
-/* Sets of [4] to the widths of q, k, v and the output. */
+/* Sets `of` [4] to the widths of q, k, v and the output. */
 static void peak_widths(int64_t *of)
 {
     of[0] = of[3] = heads.n_heads * heads.head_dim;

@@ -1,12 +1,13 @@
-/* rope.cu - rope. A block computes the cosines and sines of one token and turns all its heads.
+/* rope.cu - computes rope. A block computes the cosines and sines of one token and rotates all its
+ * heads.
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
  *
- * The angle is the f32 product of frequency and position. Its cosine and sine are double, so that
- * they are exact enough for every position. They are rounded to f32, multiplied by the scaling, and
- * rounded to the dtype of q. There is no table: computing R / 2 double values per token costs less
- * than reading them. Long samples may have frequencies of their own. The host computes the
- * frequencies of all samples (ops/rope.h) and copies them. */
+ * The angle is the f32 product of frequency and position. Its cosine and sine are computed in
+ * double, so that they are exact enough for every position. They are rounded to f32, multiplied by
+ * the scaling, and rounded to the dtype of q. There is no table: computing R / 2 double values per
+ * token costs less than reading them. Long samples may have other frequencies. The host computes
+ * the frequencies of all samples (ops/rope.h) and copies them. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -18,23 +19,25 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of a half; 0: elements
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of a half; 0: reads single
+                                                       // elements
     float scaling;
     bool interleaved, f32;
-    float beta, original; // position factor; beta 0: none
+    float beta, original; // position factor; beta 0: no factor
 } rope_shape;
 
-/* The samples of a batch. The host computes the three lists in one block of memory. */
+/* The samples of a batch. The three lists are in one block of GPU memory; the host computes
+ * them. */
 typedef struct rope_samples {
     const int64_t *offsets; // [n_seqs + 1]
-    const int32_t *table;   // [n_seqs] row of freqs
+    const int32_t *table;   // [n_seqs] row of `freqs` that the sample uses
     const float *freqs;     // [tables, half]
 } rope_samples;
 
-/* Returns the sample that has row n. */
+/* Returns the index of the sample that contains row n. */
 static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
 {
-    int64_t low = 0, high = n_seqs; // offsets[low] <= n < offsets[high]
+    int64_t low = 0, high = n_seqs; // always: offsets[low] <= n < offsets[high]
     while (high - low > 1) {
         int64_t mid = (low + high) / 2;
         if (offsets[mid] <= n) low = mid;
@@ -43,7 +46,7 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
     return low;
 }
 
-/* Turns one pair. c, s are values of T, unless f32. Products are rounded to R. */
+/* Rotates one pair. c and s are values of T, unless they are f32. Products are rounded to R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {
@@ -63,7 +66,7 @@ static __device__ inline void turn_pair(T *to_lo, T *to_hi, pair<T> from, float 
     else turn_pair_as<T, T>(to_lo, to_hi, lo, hi, c, s);
 }
 
-/* Turns all heads of one token. */
+/* Rotates all heads of one token. */
 template <class T>
 static __device__ void rope_turn_row(T *y, const T *x, const float *c, const float *s,
                                      const rope_shape &p)
@@ -94,7 +97,7 @@ static __device__ void rope_turn_row(T *y, const T *x, const float *c, const flo
     }
 }
 
-/* x, y [N, width]. */
+/* x, y: [N, width]. */
 template <class T>
 static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_shape p)
 {
@@ -121,9 +124,9 @@ static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_sha
     }
 }
 
-/* Writes the lists of rope_samples to room. Table 0 has the frequencies of attr. Samples with
- * another key (ops/rope.h) have a table of their own, which consecutive ones with the same key
- * share. Returns the number of tables. room NULL: only counts. */
+/* Writes the lists of rope_samples to room. Table 0 has the frequencies of `at`. Samples with
+ * another key (ops/rope.h) use other tables; consecutive samples with the same key share one.
+ * Returns the number of tables. If `room` is NULL, only counts them. */
 static int64_t rope_fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets,
                                  int64_t n_seqs)
 {
@@ -178,7 +181,7 @@ static void rope_launch(const osh_op_args *a, const osh_rope_attr *at, const cha
                static_cast<const T *>(x->data), seqs, p);
 }
 
-/* Adds dy to dq [N, width], with each pair turned back. Nothing is rounded. */
+/* Adds dy, each pair rotated in the other direction, to dq [N, width]. Nothing is rounded. */
 static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples seqs, rope_shape p)
 {
     __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
@@ -233,7 +236,7 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: on the device
+    char *room = NULL; // own: GPU memory
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));
@@ -251,7 +254,7 @@ osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     osh_device *d = a->dout[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: on the device
+    char *room = NULL; // own: GPU memory
 
     if (!osh_tensor_numel(a->in[0]) || !a->din[0]) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));

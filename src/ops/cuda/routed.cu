@@ -27,7 +27,7 @@ static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *rout
         int at = all + __popc(those & ((1u << lane) - 1));
         for (int w = 0; w < ROUTES / 32; w++) at += w < warp ? of_warp[w] : 0, all += of_warp[w];
         if (goes) rows[expert * N + at] = (int32_t)token;
-        __syncthreads(); // of_warp is free
+        __syncthreads(); // of_warp is no longer read
     }
     if (!threadIdx.x) n[expert] = all;
 }
@@ -65,7 +65,7 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* x [N, D]; only the n rows of `rows` are searched. */
+/* x: [N, D]. Only the n rows of `rows` are searched. */
 template <class T>
 static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
                                    int64_t D)

@@ -1,9 +1,9 @@
-/* routed.cuh - products of the rows of an expert with its weights, y = x W^T, on mma m16n8k16. One
+/* routed.cuh - multiplies the rows of an expert by its weights, y = x W^T, with mma m16n8k16. One
  * launch computes many experts.
  *
  *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40] -> tile of 128 x 128 -> y[3], y[8], y[40]
  *
- * Without scatter y has the rows of all experts in order: y[first], y[first + 1], ...
+ * Without `scatter` y has the rows of all experts in order: y[first], y[first + 1], ...
  *
  * A block of four warps computes a tile, each warp 64 x 64 of it: four matrices of x and four of W,
  * read by ldmatrix, are used in 32 mma. Asynchronous copies bring 32 elements of each row at a time
@@ -12,11 +12,11 @@
  * first element to the last, 16 per instruction, in every tile: it does not depend on the other
  * rows or experts.
  *
- * With an activation two weights share the tile, gate and up, with 64 columns each. A warp has 32
+ * With an activation, the weights gate and up share the tile, with 64 columns each. A warp has 32
  * columns of both, and the lane that has an element of gate has the same element of up: y =
  * act(gate) up, with the roundings of op glu.
  *
- * bf16 and f16; rows of x and of y begin at multiples of 16 bytes. */
+ * The dtype is bf16 or f16. Rows of x and of y begin at multiples of 16 bytes. */
 #ifndef OSH_ROUTED_CUH
 #define OSH_ROUTED_CUH
 #include "ops/cuda/act.cuh"
@@ -30,38 +30,39 @@ enum {
     ROUTED_LD = ROUTED_STEP + 8
 };
 enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in a stage
-enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements
-enum { ROUTED_WARP = 64 }; // rows and columns of a warp
+enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements of shared memory
+enum { ROUTED_WARP = 64 }; // rows and columns that a warp computes
 
-typedef struct routed_part { // an expert; views of GPU memory
-    const void *w[2];    // [O, I]; w[1]: up, with an activation
+typedef struct routed_part { // an expert; all pointers are views of GPU memory
+    const void *w[2];    // [O, I]; w[1] is up if there is an activation
     const int32_t *rows; // [n]
-    int64_t first;       // its first row, if the rows of all experts are in order
-    int32_t n, column;   // rows; column of the router's output
-    long long *found;    // first non-finite element of [N, O]; NULL: not wanted
+    int64_t first;       // index of its first row, if the rows of all experts follow each other
+    int32_t n, column;   // n: number of rows; column: its column of the router's output
+    long long *found;    // index of the first non-finite element of [N, O]; NULL: not searched
 } routed_part;
 
-/* part: the expert; row: first row of the tile in the list of the expert. */
+/* `part` is the expert; `row` is the first row of the tile in the expert's list. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    bool gather, scatter; // x, y have a row for each token; else the rows of experts in order
+    bool gather, scatter; // true: x, or y, has a row for each token; false: the experts' rows
+                          // follow each other
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
 
-/* The sources of the copies of a thread: four rows of x and of W of the tile. */
+/* Sources of the copies of a thread: four rows of x and four of W. */
 template <class T> struct routed_reader {
     const T *x[4], *w[4];
     bool x_there[4], w_there[4];
 };
 
-/* Returns the row of W (column of y) for column v of the tile. */
+/* Returns the row of W, which is the column of y, for column v of the tile. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
-    /* The columns alternate: 32 of gate, 32 of up. */
+    /* Columns of gate and of up alternate, 32 of each. */
     return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32;
 }
 
@@ -80,7 +81,8 @@ routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0, co
     }
 }
 
-/* Starts the copies of elements [k, k + ROUTED_STEP) of the rows; missing ones become zeros. */
+/* Starts the copies of elements [k, k + ROUTED_STEP) of the rows. Elements after the end become
+ * zeros. */
 template <class T>
 static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k,
                                                     int64_t I)
@@ -122,7 +124,7 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-/* Writes two consecutive elements of a row and searches them for non-finite values. */
+/* Writes two consecutive elements of a row. Records a non-finite value. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
                                                     int64_t token_at)
@@ -165,7 +167,8 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
         }
 }
 
-/* Computes y = x W^T, or glu of two products. tiles NULL: the tiles of part `one`. */
+/* Computes y = x W^T, or glu of two products. If `tiles` is NULL, computes the tiles of part
+ * `one`. */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,
@@ -189,7 +192,8 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // all threads have this stage, and none reads the next one to fill
+        __syncthreads(); // this stage has arrived for all threads, and none reads the stage that is
+                         // filled next
         routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
                         z.I);
         osh_cu_async_commit();
@@ -197,16 +201,16 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
         stage = stage + 1 == ROUTED_STAGES ? 0 : stage + 1,
         next = next + 1 == ROUTED_STAGES ? 0 : next + 1;
     }
-    osh_cu_async_wait<0>(); // copies of zeros that are not read
+    osh_cu_async_wait<0>(); // the last copies are zeros that are not read
     routed_finish<T, ACT>(y, acc, p, row0, z, act);
 }
 
 /* ---- host ---- */
-typedef struct routed_launch { // views of GPU memory, except z and one
+typedef struct routed_launch { // views of GPU memory; z and one are values
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: the tiles of `one`
+    const routed_tile *tiles; // NULL: all tiles of `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;

@@ -6,10 +6,11 @@
  *   position_scale   x times a factor of the position
  *   gain             x w, w [1]
  *
- * Everything is f32, rounded as in the reference. out may be x. */
+ * Everything is computed in f32 and rounded as in the reference. out may be x. */
 #include "ops/cuda/pack.cuh"
 
-/* y, x [n elements] of one sample; w: view of [P, D] from the row of its first position on. */
+/* y, x: [n elements] of one sample. w: view of [P, D], beginning at the row of the sample's first
+ * position. */
 template <class T, class S>
 static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
 {
@@ -54,7 +55,7 @@ done:
     return rc;
 }
 
-/* y, x [n elements]; gate i / share belongs to element i. */
+/* y, x: [n elements]. Element i is multiplied by gate element i / share. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
                                            int64_t share)
@@ -85,10 +86,10 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // >= 0: route holds logits; the weight of this expert
+    int expert; // >= 0: `route` contains logits, and the weight is that of this expert
 } routed_sizes;
 
-/* y, x [n, D], route [n, E]. A warp takes a token. */
+/* y, x: [n, D]. route: [n, E]. A warp computes a token. */
 template <class T>
 static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, routed_sizes z)
 {
@@ -125,7 +126,7 @@ done:
     return rc;
 }
 
-/* y, x [n elements] of one sample. */
+/* y, x: [n elements] of one sample. */
 template <class T>
 static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta,
                                              float original)
@@ -160,7 +161,7 @@ done:
     return rc;
 }
 
-/* y, x [n]. */
+/* y, x: [n]. */
 template <class T, class S>
 static __global__ void gain_kernel(T *y, const T *x, const S *w, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* shift_accum.cu - D += (X0 - X)^T X. The difference is rounded to the dtype of x. The products
- * have the chunks of tokens of hessian_accum.cu and cover the whole square. */
+/* shift_accum.cu - computes D += (X0 - X)^T X. The difference is rounded to the dtype of x. The
+ * products use the chunks of tokens of hessian_accum.cu and compute the whole square. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -47,8 +47,8 @@ done:
     return rc;
 }
 
-/* Adds rows [token, token + n) of the batch. left [n rounded up to GRAIN, I], grain [GRAIN, I]:
- * scratch. */
+/* Adds the product for rows [token, token + n) of the batch. left [n rounded up to GRAIN, I] and
+ * grain [GRAIN, I] are scratch. */
 static osh_status shift_add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, int64_t n,
                                   char *left, char *grain)
 {

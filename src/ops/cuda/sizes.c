@@ -1,5 +1,5 @@
-/* sizes.c - the scratch of the CUDA kernels. It is in every binary: a plan for a GPU needs neither
- * a GPU nor the kernels. */
+/* sizes.c - computes the scratch of the CUDA kernels. Every binary has it: a plan for a GPU needs
+ * neither a GPU nor the kernels. */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
@@ -13,7 +13,7 @@ size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int
     return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
 }
 
-enum { LINEAR_PANEL = 1 << 23 }; // elements
+enum { LINEAR_PANEL = 1 << 23 }; // elements of a panel
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 {
@@ -23,11 +23,11 @@ int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, osh_dtype dt)
 {
-    (void)dt; // counts the widest dtype
+    (void)dt; // assumes the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
-    /* The dtype of the weight is unknown here: it decides if W is cast, and so how wide the sums
-     * are. */
+    /* The dtype of the weight is not known here. It decides whether W is cast, and so how many
+     * columns the sums have. */
     int64_t whole = osh_linear_panel_rows(n_tokens, O) * O,
             part = osh_linear_panel_rows(n_tokens, step) * step;
     size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
@@ -39,7 +39,7 @@ size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D
                            int n_experts)
 {
     size_t n = (size_t)n_experts, rows = (size_t)N, bytes[OSH_MIXTURE_N_ARRAYS], sum = 0;
-    /* Elements are bf16 or f16. */
+    /* 2 bytes for bf16 and f16. */
     bytes[OSH_MIXTURE_F] = rows * (size_t)F * 2, bytes[OSH_MIXTURE_Y] = rows * (size_t)D * 2;
     bytes[OSH_MIXTURE_PARTS] = 2 * n * OSH_MIXTURE_PART;
     bytes[OSH_MIXTURE_TILES] =
@@ -71,7 +71,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* Each sample has at least one token; one with a table of its own has more than max_pos. */
+    /* A sample has at least one token. A sample with a table of its own has more than max_pos
+     * tokens. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
@@ -82,14 +83,14 @@ bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 &&
            at->head_dim <= OSH_ATTENTION_FUSED_DIM && at->softcap == 0 &&
-           !at->chunk; // the fused kernel supports neither
+           !at->chunk; // the fused kernel supports neither of them
 }
 
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float),
             rows = at->n_heads * n_tokens;
-    if (row > OSH_ATTENTION_SCORES) return (size_t)row; // a single query
+    if (row > OSH_ATTENTION_SCORES) return (size_t)row; // scores of a single query
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }
 
@@ -115,8 +116,8 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* A shorter sample does not need more: it has more queries of fewer keys, up to half of the
- * scores. */
+/* Shorter samples do not need more: their chunks have more queries with fewer keys, up to half of
+ * the scores. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),
@@ -219,7 +220,7 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
                                       int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    /* The parts, and the padded last tokens of a batch. */
+    /* Bytes of the parts, and of the padded last tokens of a batch. */
     return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }

@@ -1,4 +1,5 @@
-/* vocab.cuh - the next-token logits of a model in blocks of rows x vocabulary, for nll and kl.
+/* vocab.cuh - computes the next-token logits of a model in blocks of rows x vocabulary, for nll and
+ * kl.
  *
  *   logits = x W^T     x [N, D]     w [V, D]     block [rows, OSH_VOCAB_COLS]
  *
@@ -10,17 +11,19 @@
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-/* Most rows of all panels of a batch; tokens of the vocabulary in a block. */
+/* OSH_VOCAB_ROWS: most rows of all panels of a batch. OSH_VOCAB_COLS: tokens of the vocabulary in a
+ * block. */
 enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
-typedef struct osh_vocab_side { // one model
+typedef struct osh_vocab_side { // one of the models
     const osh_tensor *x, *w;
     void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
-    void *copy;   // own: [OSH_VOCAB_COLS, D] in the dtype of x; NULL: w has it
+    void *copy;   // own: [OSH_VOCAB_COLS, D], block of w in the dtype of x; NULL: w already has it
     osh_logits_rule rule;
 } osh_vocab_side;
 
-/* n_panels panels of n rows each from `row` on; tokens [first, first + cols) of the vocabulary. */
+/* A block: n_panels panels of n rows each, from `row` on, and tokens [first, first + cols) of the
+ * vocabulary. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -29,13 +32,13 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Upper bound of the gross bytes of one side. */
+/* Returns an upper bound of the gross bytes of one model. */
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
-/* Calls fn for every block; the blocks of a row come in order. */
+/* Calls fn for every block. The blocks of a row come in the order of the vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* The state of a row: sum of e^(logit - max); best: index of the first largest. */
+/* State of a row. sum: sum of e^(logit - max). best: index of the first largest logit. */
 typedef struct osh_vocab_sum {
     double sum;
     float max;
@@ -47,8 +50,8 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Joins the max, sum and best of a block to s. *was, *is: the factors of the old sum and of the
- * block's sum relative to the joint maximum. */
+/* Joins the max, sum and best of a block to s. *was and *is are the factors by which the old sum
+ * and the block's sum are multiplied for the joint maximum. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {
@@ -60,7 +63,7 @@ static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float 
     s->max = top;
 }
 
-/* Returns the largest of row [cols], the same in all 256 threads. */
+/* Returns the largest element of row [cols] in all 256 threads. */
 template <class T>
 static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
 {

@@ -1,14 +1,15 @@
-/* wordsum.cu - osh_wordsum (ops/wordsum.h) of GPU memory. The sum of integers does not depend on
- * the order of the threads. */
+/* wordsum.cu - computes osh_wordsum (ops/wordsum.h) of GPU memory. The sum of integers does not
+ * depend on the order of the threads. */
 #include "ops/cuda/op.cuh"
 
 extern "C" {
 #include "ops/wordsum.h"
 }
 
-enum { BLOCK = 256, LEAST_WORDS = 4096 }; // threads and words of a block
+enum { BLOCK = 256, LEAST_WORDS = 4096 }; // BLOCK: threads of a block; LEAST_WORDS: least words for
+                                          // a block
 
-/* p [n_bytes], any alignment. *sum must be 0. */
+/* p: [n_bytes], with any alignment. *sum must be 0 before. */
 static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned char *p,
                                       int64_t n_bytes)
 {

@@ -1,10 +1,10 @@
-/* zip.cuh - out[i] = f(x[i], y[i]) for all elements of tensors of one dtype: widened, computed,
- * rounded once. out may be x or y. */
+/* zip.cuh - computes out[i] = f(x[i], y[i]) for tensors of one dtype: the values are widened, and
+ * the result is rounded once. out may be x or y. */
 #ifndef OSH_ZIP_CUH
 #define OSH_ZIP_CUH
 #include "ops/cuda/pack.cuh"
 
-/* out, x, y [n]. The first n_packs packs are read as packs, the rest as elements. */
+/* out, x, y: [n]. The first n_packs packs are read as packs, the rest as single elements. */
 template <class T, class F>
 static __global__ void osh_cu_zip_kernel(T *out, const T *x, const T *y, int64_t n, int64_t n_packs,
                                          F f)

@@ -1,5 +1,5 @@
-/* common.h - helpers that the storage formats share: scales, static activations, checks of stored
- * tensors. Internal. */
+/* common.h - helper functions that the storage formats share: scales, static activations, checks of
+ * stored tensors. Only for src/quant. */
 #ifndef OSH_QUANT_FORMATS_COMMON_H
 #define OSH_QUANT_FORMATS_COMMON_H
 #include "quant/format.h"
@@ -7,11 +7,11 @@
 void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype,
                     const osh_q_shape *shape);
 /* Adds input_scale [1] and input_zero_point [1] after the tensors of the weight.
- * osh_format_put_input writes them; data begins with the first of them. */
+ * osh_format_put_input writes them; its `data` begins with the first of them. */
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                                 const osh_format_input *in);
-/* Fails if t is NULL or does not have the dtype and the shape of want. */
+/* Fails if t is NULL or does not have the dtype and the shape of `want`. */
 osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want);
 osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,
                                  const osh_format_tensor *want);

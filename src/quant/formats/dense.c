@@ -1,4 +1,4 @@
-/* dense.c - a weight that was changed and stays dense: it is written without packing.
+/* dense.c - writes a weight that was changed but has no codes, without packing.
  *
  *   weight   dtype of the original weight [O, I] */
 #include "quant/formats/common.h"

@@ -67,7 +67,7 @@ static void codes_get(uint8_t *codes, const uint8_t *from, int64_t n, int bits)
 static void micro_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes,
                             int64_t n)
 {
-    codes_put(to, codes, n * I, s->weights.bits); // a row fills whole bytes
+    codes_put(to, codes, n * I, s->weights.bits); // a row has a whole number of bytes
 }
 
 typedef struct packing {
@@ -128,7 +128,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // the stored scale may have another float dtype
+    // The stored scale may have another float dtype.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
@@ -146,7 +146,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
         const uint8_t *e = data[1]->data;
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            // 2^-127: half of the least normal number
+            // 2^-127 is half of the least normal number.
             ((uint16_t *)q.scale->data)[i] = e[i] ? (uint16_t)(e[i] << 7) : 1 << 6;
     }
     j.bytes = data[0]->data;

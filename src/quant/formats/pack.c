@@ -29,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // the next bits of the stream, lowest first
+    uint64_t acc = 0; // next bits of the stream, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -69,16 +69,16 @@ static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
     for (int k = 0; k < 2; k++) {
         v[k] = _mm_loadu_si128((const __m128i *)(const void *)(codes + 16 * k));
         v[k] = _mm_xor_si128(_mm_and_si128(v[k], mask), sign);
-        // the odd code is multiplied by 16
+        // The odd codes were multiplied by 16.
         v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4));
     }
     _mm_storeu_si128((__m128i *)(void *)to, _mm_packus_epi16(v[0], v[1]));
 }
 #endif
 
-/* Packs a whole row. 8 codes fill `bits` bytes, so a block of 8 needs no carry. The bits of its
- * bytes are moved together in pairs, then in fours, then in eights (PEXT without BMI2). x86-64 is
- * little-endian, as the file is. */
+/* Packs a whole row. 8 codes are `bits` bytes, so no bit goes from one block of 8 to the next. The
+ * bits of the bytes of a block are moved together in pairs, then in fours, then in eights (like
+ * PEXT, without BMI2). x86-64 is little-endian like the file. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
@@ -87,7 +87,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // nothing to move
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // 8 bits: nothing has to be moved
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -97,13 +97,13 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 #endif
     for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
         memcpy(&v, codes + i, 8);
-        v = (v & mask) ^ sign; // code + 2^(bits - 1)
+        v = (v & mask) ^ sign; // each byte becomes its code + 2^(bits - 1)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
-        memcpy(to, &v, 8); // only the first `bits` bytes stay
+        memcpy(to, &v, 8); // the next block overwrites all but the first `bits` bytes
     }
-    uint32_t rest[8] = {0}; // the last codes and bytes; 0 after the last code
+    uint32_t rest[8] = {0}; // copy of the last codes and bytes, padded with 0
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
 }
@@ -208,7 +208,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t O = w->O, I = w->I;
-    // the stored scale may have another float dtype
+    // The stored scale may have another float dtype.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -1,5 +1,5 @@
-/* plain.c - int-quantized, float-quantized, naive-quantized: one byte per weight
- * (compressed_tensors/compressors/naive_quantized/base.py; the three differ in name only).
+/* plain.c - int-quantized, float-quantized and naive-quantized: one byte per weight
+ * (compressed_tensors/compressors/naive_quantized/base.py). The three differ only in their names.
  *
  *   weight             I8 or F8_E4M3 [O, I]
  *   weight_scale       dtype of the original weight: [1], [O, 1], [O, G] or the grid of blocks
@@ -43,7 +43,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // the stored scale may have another float dtype
+    // The stored scale may have another float dtype.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -1,6 +1,6 @@
-/* distribution.c - chooses the scale with which the standard deviation of the values (by the
- * middles of the bins) equals that of the FP8 numbers. For integers the range is the largest |x|:
- * nothing is cut off. */
+/* distribution.c - chooses the scale for which the standard deviation of the values (computed from
+ * the middles of the bins) equals that of the FP8 numbers. For integers the range is the largest
+ * |x|, so no value is outside. */
 #include "quant/calibrate.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static bool distribution_halves(const osh_q_args *a)
     return true;
 }
 
-/* The standard deviation of all finite E4M3 numbers, 0 and -0 both. */
+/* Returns the standard deviation of all finite E4M3 numbers, including both 0 and -0. */
 static double deviation_of_fp8(void)
 {
     double sum = 0;

@@ -1,12 +1,12 @@
-/* entropy.c - chooses the range with the least KL(p || q), where q has `levels` steps only.
+/* entropy.c - chooses the range with the least KL(p || q), where q has only `levels` steps.
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
  *   q   these bins without the values outside, in `levels` runs of 2 i / levels bins (the last run
  *       has the rest); the values of a run are spread evenly over its bins in which p has some
  *
- * In both, an empty bin gets a count of 1e-4, which is taken from the others. i goes from levels /
- * 2 up, in steps of 1, or of the factor by which the histogram grew. The first of equal ones wins.
- */
+ * In both, an empty bin gets a count of 1e-4, which is taken from the others. i grows from levels /
+ * 2 on, in steps of 1, or of the factor by which the histogram has grown. The first of equal ones
+ * wins. */
 #include "quant/calibrate.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@
 typedef struct spread {
     const osh_histogram *h;
     int64_t i, levels;
-    double below, above; // counts of values outside
-    double zeros, total; // empty bins of p, sum of p
+    double below, above; // counts of values below and above the range
+    double zeros, total; // zeros: number of empty bins of p; total: sum of p
 } spread;
 
 static double spread_count(const spread *s, int64_t b)
@@ -24,14 +24,15 @@ static double spread_count(const spread *s, int64_t b)
            (b == s->i - 1 ? s->above : 0);
 }
 
-/* Gives an empty bin a small count, taken from the others. */
+/* Returns a count x after smoothing: an empty bin gets a small count, which is taken from the other
+ * bins. */
 static double entropy_smooth(double x, double zeros, double n)
 {
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Returns the mean count of the run [first, end) over the bins in which p has values; bins gets
- * their number. */
+/* Returns the mean count of the run [first, end) over the bins in which p is not 0. *bins: their
+ * number. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

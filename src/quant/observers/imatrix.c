@@ -1,7 +1,7 @@
 /* imatrix.c - searches the range of a weight whose error is least, weighted by the mean square of
- * the input channel (llmcompressor/observers/imatrix.py). Only for weights in channels and groups,
- * as there: otherwise all channels weigh the same, and strict: true is refused. patience 0 never
- * ends the search. */
+ * the input channel (llmcompressor/observers/imatrix.py). As in the library, this is only for
+ * weights in channels and groups. For others all channels have the same weight, and strict: true is
+ * refused. With patience 0 the search does not end early. */
 #include "quant/observer.h"
 
 static osh_range_search imatrix_search(const osh_q_args *a)

@@ -1,6 +1,6 @@
-/* layerwise_percentile.c - chooses the percentile with the least loss out of three: |x - dq(x)|, or
- * with mse its square, of the middles of the bins, or with exact of all values, as the mean of each
- * sample. The first of equal ones wins. */
+/* layerwise_percentile.c - chooses the percentile with the least loss out of three. The loss is |x
+ * - dq(x)|, or its square if `mse` is set: of the middles of the bins, or, if `exact` is set, of
+ * all values as the mean of each sample. The first of equal ones wins. */
 #include "quant/calibrate.h"
 
 static bool layerwise_halves(const osh_q_args *a) { return !a->symmetric; }

@@ -1,8 +1,8 @@
-/* min_mse.c - chooses the range with the least (x - dq(x))^2 of the middles of the bins, or with
- * exact of all values, as the mean of each sample. Step i < int(maxshrink grid) multiplies both
- * ends by 1 - i / grid. With power_of_two the scale is 2^e: e goes from one above to three below
- * the exponent of the smallest power of two that cuts nothing off. The first of equal ones
- * wins. */
+/* min_mse.c - chooses the range with the least (x - dq(x))^2: of the middles of the bins, or, if
+ * `exact` is set, of all values as the mean of each sample. Step i < int(maxshrink grid) multiplies
+ * both ends by 1 - i / grid. If power_of_two is set, the scale is 2^e: e goes from one above to
+ * three below the exponent of the smallest power of two with which no value is outside. The first
+ * of equal ones wins. */
 #include "quant/calibrate.h"
 
 #include <math.h>

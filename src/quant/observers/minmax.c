@@ -1,5 +1,5 @@
-/* minmax.c - the smallest and the largest value (llmcompressor/observers/min_max.py). The range of
- * an activation over its samples:
+/* minmax.c - finds the smallest and the largest value (llmcompressor/observers/min_max.py). The
+ * range of an activation over its samples is:
  *
  *   memoryless_minmax   the last sample's
  *   static_minmax       that of all samples

@@ -19,8 +19,8 @@ static osh_range_search mse_search(const osh_q_args *a)
     return s;
 }
 
-/* shrink, patience, grid, expand. triton_error_buffer: for GPU kernels, which end a search
- * elsewhere. */
+/* Arguments: shrink, patience, grid, expand. triton_error_buffer is for GPU kernels that end a
+ * search at another step. */
 #define KEYS(s, p, g, e)                                                                           \
     {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false},                    \
         {"grid", g, 1, 1e6, false, false}, {"norm", 2.4, 0.01, 100, false, false},                 \

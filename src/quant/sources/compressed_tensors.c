@@ -1,6 +1,6 @@
-/* compressed_tensors.c - modules as compressed-tensors stores them: X.weight_scale, and a config
- * group that has X as a target. Rows are decoded in the dtype of the scale, as compressed-tensors
- * decompresses. */
+/* compressed_tensors.c - reads modules as compressed-tensors stores them: with X.weight_scale and a
+ * config group that has X as a target. Rows are decoded in the dtype of the scale, as
+ * compressed-tensors decompresses. */
 #include "base/name.h"
 #include "quant/groups.h"
 #include "quant/source_impl.h"
@@ -12,7 +12,7 @@ static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     return osh_q_config_parse(cx, &s->config, q, s->ck->config->path);
 }
 
-/* Checks that an attention has all of its scales, if it has one. */
+/* Checks that an attention with stored scales has all of them. */
 static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *module, size_t n)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale", "k_zero_point",
@@ -28,7 +28,7 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        // eval checks the shape
+        // Eval checks the shape.
         osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
@@ -74,7 +74,7 @@ static const char *const weight_leaves[] = {"weight_scale",        "weight_packe
                                             "weight_global_scale", "weight_g_idx"};
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
-/* Claims tensors that only modules with codes have, and codes of 8 bits. */
+/* True for tensors that only modules with codes have, and for codes of 8 bits. */
 static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     (void)s;
@@ -108,7 +108,8 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // bits of a code; a row is whole bytes
+    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // bits of a code; a row has a whole number of
+                                                     // bytes
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
     OSH_TRY(check_dims(cx, s->e));
@@ -144,8 +145,8 @@ static bool has_leaf(const osh_source_module *q, const char *leaf)
     return false;
 }
 
-/* Fails if a stored zero point is not 0: compressed-tensors subtracts it even if the scheme is
- * symmetric. */
+/* Fails if a stored zero point is not 0 although the scheme is symmetric: compressed-tensors
+ * subtracts it nevertheless. */
 static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -162,7 +163,7 @@ done:
     return rc;
 }
 
-/* Refuses a tensor that the format does not have, if a loader could use it as a part of the
+/* Refuses a tensor that the format does not have if a loader could use it as a part of the
  * weight. */
 static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
@@ -186,8 +187,8 @@ done:
     return rc;
 }
 
-/* Finds the dtype of the dense weight if config.json has none: compressed-tensors decompresses to
- * the dtype of the scale, and to BF16 if scales are stored as codes. */
+/* Finds the dtype of the dense weight if config.json has none. compressed-tensors decompresses to
+ * the dtype of the scale, or to BF16 if scales are stored as codes. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -215,7 +216,7 @@ static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
         OSH_TRY(check_dims(cx, t->e));
         OSH_TRY(osh_source_bind_checked(cx, q, i, t));
         if (strncmp(f->leaf, "input_", 6)) continue;
-        q->parts[i] = (osh_ckpt_tensor){0}; // not a part of the weight
+        q->parts[i] = (osh_ckpt_tensor){0}; // the weight does not need it
         osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
         OSH_TRY(osh_checkpoint_load(cx, to, ck, t->e->name, -1, NULL));
     }

@@ -1,8 +1,9 @@
-/* fp8.c - codes in F8_E4M3 that no config group describes, of fp8, fbgemm_fp8 and modelopt:
+/* fp8.c - reads F8_E4M3 codes that no config group describes, of the methods fp8, fbgemm_fp8 and
+ * modelopt:
  *
  *   X.weight   with X.weight_scale_inv or X.weight_scale: one number, or one per row or block;
  *              scales in F8_E8M0 and U8 are exponents + 127
- *   X          experts in three dimensions, with X_scale_inv or X_scale, or as above
+ *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or as above
  *
  * They are decoded in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize does.
  */
@@ -11,7 +12,7 @@
 
 #include <string.h>
 
-/* Reads weight_block_size; 0: it is absent. */
+/* Reads weight_block_size; 0: config.json does not have it. */
 static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
@@ -53,8 +54,8 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* Claims other tensors in FP8: experts, or one that is refused. Also claims the scale of a tensor
- * that has another dtype or is missing. */
+/* True for other FP8 tensors, which are experts or are refused, and for the scale of a tensor that
+ * has another dtype or is missing. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
@@ -64,7 +65,7 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* Returns the shape of the experts' scales as one matrix. The scales of each expert begin with its
+/* Computes the shape of the experts' scales as one matrix. The scales of each expert begin with its
  * first row. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_st_entry *scale)
@@ -82,7 +83,7 @@ static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_s
     return OSH_OK;
 }
 
-/* Derives the scheme from the shape of the scale: blocks of weight_block_size, else blocks that
+/* Derives the scheme from the shape of the scale: blocks of weight_block_size, or else blocks that
  * divide the weight. */
 static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_entry *scale)
 {
@@ -129,7 +130,7 @@ done:
     return rc;
 }
 
-/* Finds the codes: F8_E4M3, a matrix, or 3-dimensional for experts. */
+/* Finds the codes: an F8_E4M3 matrix, or a 3-dimensional tensor for experts. */
 static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_source_module *q)
 {
     osh_status rc = OSH_OK;

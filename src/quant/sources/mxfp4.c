@@ -1,5 +1,5 @@
-/* mxfp4.c - experts in one tensor, in MXFP4: X_blocks [E, R, G, 16] and X_scales [E, R, G]
- * (exponents + 127) become [E, 32 G, R], as in transformers' convert_moe_packed_tensors, which
+/* mxfp4.c - reads MXFP4 experts that are in one tensor: X_blocks [E, R, G, 16] and X_scales [E, R,
+ * G] (exponents + 127) become [E, 32 G, R], as in transformers' convert_moe_packed_tensors, which
  * transposes each expert. */
 #include <math.h>
 #include <pthread.h>
@@ -10,10 +10,10 @@
 #include "quant/source_impl.h"
 
 typedef struct {
-    pthread_mutex_t lock; // guards the fields below: the last expert that was read
+    pthread_mutex_t lock; // protects the fields below, a cache of the last expert
     const osh_source_module *last;
     int64_t last_expert;
-    uint8_t *blocks;      // own: its blocks, then its scales
+    uint8_t *blocks;      // own: blocks of the expert, then its scales
 } mxfp4_cache;
 
 static osh_status mxfp4_begin(osh_ctx *cx, void **state, const osh_source *s)
@@ -75,14 +75,14 @@ done:
 }
 
 static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
-/* bytes of one expert */
+/* Returns the bytes of one expert. */
 static size_t expert_block_bytes(const osh_source_module *q)
 {
     return (size_t)(q->I * expert_rows(q) / 2);
 }
 
-/* Reads blocks and scales of one expert into the cache, because callers ask for its pieces one
- * after the other. The caller holds the lock. */
+/* Reads the blocks and scales of one expert into the cache, because callers read an expert piece by
+ * piece. The caller holds the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +103,7 @@ done:
     return rc;
 }
 
-/* Decodes the columns [first, first + n) of the blocks: rows of the result. */
+/* Decodes columns [first, first + n) of the blocks, which are rows of the result. */
 static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n)
 {

@@ -1,16 +1,17 @@
-/* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread takes all steps
- * of a block of rows before it begins the next block, so it holds the numbers of one block only.
- * The bytes do not depend on threads.
+/* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all steps of
+ * a block of rows before it begins the next block, so it needs memory for one block only. The bytes
+ * do not depend on threads.
  *
- * AdaRound (Nagel et al., arXiv 2004.10568): a weight goes down or up, by a soft number h of v
+ * AdaRound (Nagel et al., arXiv 2004.10568): a weight is rounded down or up by a soft number h that
+ * depends on v
  *
  *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
  *   loss + reg sum (1 - |2 h - 1|^beta)
  *
- * beta goes from `from` to `to` along half a cosine, after the warm start. At first h is the
- * fraction of w / s; in the end h = (v >= 0).
+ * After the warm start beta changes from `from` to `to` along half a cosine. At first h is the
+ * fraction of w / s; at the end h = (v >= 0).
  *
- * AdaQuant (Hubara et al., arXiv 2006.10518): weight x and scale learn, gradients pass through
+ * AdaQuant (Hubara et al., arXiv 2006.10518): weight x and scale learn, and gradients ignore
  * roundings
  *
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
@@ -23,17 +24,18 @@
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
- * with least <= 0 <= most, the range of the group's weights. Without zero points scales may be
- * signed, as in auto-round, where the weight with the largest magnitude always has the code lo:
+ * [least, most] is the range of the group's weights, with least <= 0 <= most. Without zero points
+ * scales may be signed, as in auto-round, where the weight with the largest magnitude always has
+ * the code lo:
  *
  *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
  *
- * A step follows the sign of the gradient, at a rate that falls linearly to 0. A row keeps its best
- * step.
+ * A step follows the sign of the gradient, at a rate that falls linearly to 0. The codes of a row
+ * are those of its best step.
  *
  * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
- * During learning w^ is not rounded to the dtype in which it is stored; the losses of codes are
- * those of rounded weights. */
+ * During learning w^ is not rounded to the dtype in which it is stored; the final losses of codes
+ * are computed with rounded weights. */
 #include "solver/ada.h"
 
 #include "solver/cpu/ada_rows.h"
@@ -45,7 +47,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows of a block; its arrays [rows, ld]; its arrays [rows, groups]. */
+/* ROWS: rows of a block. PARTS: arrays [rows, ld] of a block. SMALL: arrays [rows, groups] of a
+ * block. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)
@@ -68,7 +71,7 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-/* Returns views of the worker's scratch, zeroed, and of the block's curve. */
+/* Returns views of the worker's scratch, set to zero, and of the block's curve. */
 static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;
@@ -84,7 +87,7 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* grad = E H - C */
+/* grad = E H - C. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -93,7 +96,7 @@ static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
                 (osh_mat){a->h, a->I}, (osh_mnk){n, a->I, a->I});
 }
 
-/* Returns T times the loss of row r; its grad must be up to date. */
+/* Returns T times the loss of row r. m->grad must be up to date. */
 static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
@@ -102,7 +105,8 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Sets e to the errors of the codes of rows [row, row + n) and loss to their losses. */
+/* Sets e to the errors of the codes of rows [row, row + n), and `loss` to the losses of these
+ * rows. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -118,7 +122,8 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
     for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
 }
 
-/* Loads weights and scales of rows [row, row + n), computes C and sets the first numbers. */
+/* Loads weights and scales of rows [row, row + n), computes C, and sets the numbers to learn to
+ * their first values. */
 static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -143,7 +148,7 @@ bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window)
     return over;
 }
 
-/* Takes the steps of AdaRound or AdaQuant. */
+/* Does all steps of AdaRound or AdaQuant. */
 static void ada_block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -176,7 +181,7 @@ static void ada_block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t
     }
 }
 
-/* Takes the steps of AutoRound and stores the best codes and scales of each row. */
+/* Does all steps of AutoRound and stores the best codes and scales of each row. */
 static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -209,7 +214,7 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
 }
 
 /* Stores codes and scales of the rows that did not diverge. If the rule is selective, their loss
- * must also be below that of the codes in. */
+ * must also be below that of the given codes. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -1,9 +1,9 @@
-/* ada_learn.c - a weight that learns from the caller's gradients, for example those of a block's
+/* ada_learn.c - lets a weight learn from the caller's gradients, for example those of a block's
  * output. The methods are those of ada.c, one step per call. Rows are independent, so the bytes do
  * not depend on threads.
  *
- * A learner keeps the numbers that give the codes, the gradient, Adam's means, and the learned
- * numbers of each group. */
+ * A learner stores the numbers that determine the codes, the gradient, Adam's means, and the
+ * learned numbers of each group. */
 #include "solver/ada.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -12,33 +12,34 @@
 #include <math.h>
 #include <string.h>
 
-/* Arrays that are kept: SIGN or ADAM of [O, ld] (numbers that give the codes, gradients, Adam's
- * means), SMALL of [O, groups]. */
+/* Arrays that a learner stores: SIGN or ADAM arrays [O, ld] (numbers that determine the codes,
+ * gradients, Adam's means) and SMALL arrays [O, groups]. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // scratch rows of a thread
+enum { SCRATCH = 6 }; // rows of scratch of a thread
 
-typedef enum weight_is { // the weight that a call writes
-    OF_STEP,    // the current weight, as a step sees it
-    OF_NEAREST, // the weight of the codes and scales given at first
+typedef enum weight_is { // weight that a call writes
+    OF_STEP,    // the current weight, as a step uses it
+    OF_NEAREST, // the weight of the first codes and scales
     OF_END,     // the final weight
-    KEPT        // the final weight; final codes and scales are stored, too
+    KEPT        // the final weight; the final codes and scales are stored too
 } weight_is;
 
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // view: [O, ld] in kept
-    float *mean, *square; // view: [O, ld] in kept; NULL: no Adam
-    float *small[SMALL]; // view: [O, groups] in kept
+    float *x, *grad;     // view: [O, ld] in `kept`
+    float *mean, *square; // view: [O, ld] in `kept`; NULL: without Adam
+    float *small[SMALL]; // view: [O, groups] in `kept`
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
-    osh_tensor place;    // view: grad, if ld is I
-    bool full;           // grad holds a gradient; else the gradient is 0, whatever grad holds
+    osh_tensor place;    // view: grad as a tensor, if ld is I
+    bool full;           // true: grad contains a gradient; false: the gradient is 0 and grad is not
+                         // read
     int n_threads;
     weight_is weight;    // argument of the current call
     double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
-    const osh_ada_row_step *step; // view: argument of the current call; NULL: no step
-    osh_tensor *to;      // view: destination of the weight
+    const osh_ada_row_step *step; // view: argument of the current call; NULL: it does no step
+    osh_tensor *to;      // view: tensor to which the weight is written
 };
 
 static size_t learner_kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)
@@ -54,7 +55,7 @@ size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads)
            osh_mem_gross((size_t)(n_threads * SCRATCH * ld) * sizeof(float));
 }
 
-/* Returns views of one row's kept numbers and of the worker's scratch. */
+/* Returns views of the stored numbers of one row and of the worker's scratch. */
 static osh_ada_room learner_row_room(const osh_ada_learner *l, int64_t row, int worker)
 {
     int64_t ld = l->j.ld, g = row * l->j.groups, at_row = row * ld;
@@ -100,7 +101,7 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     return OSH_OK;
 }
 
-/* AutoRound: stores the row's codes and, if they learn, its scales. */
+/* AutoRound: stores the codes of the row and, if scales learn, its scales. */
 static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
@@ -113,13 +114,13 @@ static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     }
 }
 
-/* AdaRound: base = floor(w / s) + z. */
+/* AdaRound: sets base = floor(w / s) + z. */
 static void learner_row_base(const osh_ada_learner *l, const osh_ada_room *m)
 {
     for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
 }
 
-/* Takes one step of a row and computes its s and z anew. */
+/* Does one step of a row, then computes its s and z anew. */
 static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     if (l->a.rule.kind == OSH_ADA_SIGN) {
@@ -134,7 +135,7 @@ static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* e = the weight of the codes and scales of the arguments. */
+/* Sets e to the weight of the codes and scales of the arguments. */
 static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -144,7 +145,7 @@ static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m,
     }
 }
 
-/* AdaRound and AdaQuant: e = the final weight; stores final codes and scales if l->weight is
+/* AdaRound and AdaQuant: sets e to the final weight. Stores final codes and scales if l->weight is
  * KEPT. */
 static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
@@ -157,7 +158,7 @@ static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
-/* Takes the step of a row, if there is one, and writes the row of l->to. */
+/* Does the step of a row, if there is one, and writes the row of l->to. */
 static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;
@@ -186,7 +187,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // makes 2 / T, the factor of gradients, 1
+    l->a = *a, l->a.n_tokens = 2; // makes 2 / T, the factor of gradients, equal to 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
     OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));

@@ -1,5 +1,5 @@
-/* ada_moves.c - functions on a row for ada.c and ada_learn.c, around the vector steps of
- * ada_rows.c: scales by column, first numbers, steps of scales, codes. ada.c has the formulas. */
+/* ada_moves.c - functions on a row for ada.c and ada_learn.c, besides the vector steps of
+ * ada_rows.c: scales of columns, first values, steps of scales, codes. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // v of AdaRound with h = 0, which no step moves
+enum { DOWN = -40 }; // v of AdaRound for which h is 0 and which no step changes
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 {
@@ -22,15 +22,16 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
 
 static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
 
-/* Returns the signed scale of group k from AutoRound's shares a and b; 0 if its weights are 0. */
+/* Returns the signed scale of group k from AutoRound's shares a and b. Returns 0 if all weights of
+ * the group are 0. */
 static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];
     return osh_round_to((low > high ? low : -high) / -j->a->lo, j->a->dtype);
 }
 
-/* Computes scale and zero point of group k from AutoRound's shares a and b; leaves them if both are
- * 1. */
+/* Computes the scale and zero point of group k from AutoRound's shares a and b. Does not change
+ * them if both shares are 1. */
 static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
                               float *z)
 {
@@ -57,7 +58,7 @@ static void ada_fill(float *to, float x, int64_t n)
     for (; i < n; i++) to[i] = x;
 }
 
-/* Writes scale and zero point of each column of row r to s and z. */
+/* Writes the scale and the zero point of each column of row r to s and z. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -72,7 +73,7 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
     ada_fill(m->s + a->I, 1, j->ld - a->I), ada_fill(m->z + a->I, 0, j->ld - a->I);
 }
 
-/* Sets the numbers of row r before the first step. w and s0 must be set. */
+/* Sets the numbers of row r to their values before the first step. w and s0 must be set. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -96,8 +97,8 @@ static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
     s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
 }
 
-/* Updates Adam's means with gradient g and returns the step. rate: corrected for the step's number
- * as s->rate is. */
+/* Updates Adam's means with the gradient g and returns the step. `rate` is corrected for the number
+ * of the step, as s->rate is. */
 static float ada_adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -133,7 +134,7 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
     }
 }
 
-/* Moves the scales of row r along the sums of grad over their columns. */
+/* Does a step of the scales of row r along the sums of grad over their columns. */
 static void ada_move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                             const osh_ada_row_step *t)
 {
@@ -164,9 +165,9 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-enum { SIDE_BY_SIDE = 4 }; // sums computed at once, because each is a chain of additions
+enum { SIDE_BY_SIDE = 4 }; // sums computed at the same time, because each is a chain of additions
 
-/* sum[k] = the sum of x [k * n, (k + 1) * n) in order. */
+/* sum[k] = the sum of x [k * n, (k + 1) * n), added in order. */
 static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
 {
     double a = 0, b = 0, c = 0, d = 0;
@@ -174,7 +175,7 @@ static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
     sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
 }
 
-/* sum[k] = the sum over group g + k of a row x [I], in order. */
+/* sum[k] = the sum over group g + k of a row x [I], added in order. */
 static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a,
                            int64_t g)
 {
@@ -190,7 +191,8 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Moves the shares a and b of row r by the sign of their gradients, from the sums of soft and e. */
+/* Changes the shares a and b of row r by the sign of their gradients, which are sums of soft and
+ * e. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
@@ -207,14 +209,14 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // because z = lo + a low / s
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
         m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));
     }
 }
 
-/* Stores the codes of row r and notes its scales: this is its best step so far. */
+/* Stores the codes of row r and its scales, because this is its best step so far. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -227,7 +229,7 @@ void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
         m->best_z[r * j->groups + g] = m->z[g * a->group];
 }
 
-/* Sets AutoRound's first shares and the range of each group of n rows. */
+/* Sets AutoRound's first shares, and the range of each group of n rows. */
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -1,4 +1,4 @@
-/* ada_rows.c - the vector steps of AdaRound, AdaQuant and AutoRound on one row. */
+/* ada_rows.c - the vector loops of AdaRound, AdaQuant and AutoRound on one row. */
 #include "solver/cpu/ada_rows.h"
 
 #include "base/isa.h"
@@ -15,7 +15,7 @@ static bool ada_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 /* ---- AdaRound, one row ---- */
 
-/* soft = sigmoid(v) */
+/* soft = sigmoid(v). */
 OSH_VEC_FN void sigmoid_body(const osh_ada_room *m, int64_t at, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -37,7 +37,7 @@ static void sigmoid_row(const osh_ada_room *m, int64_t at, int64_t n)
     else sigmoid_body(m, at, n);
 }
 
-/* e = w^ - w from soft; with t->plain e = w^. */
+/* Computes e = w^ - w from soft. If t->plain is set, e = w^. */
 OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -76,7 +76,7 @@ OSH_VEC_FN void v8_root(osh_v8f *x)
     for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
-/* x -= the step of Adam for gradient g */
+/* x -= the step of Adam for gradient g. */
 OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
                         const osh_ada_row_step *t)
 {
@@ -90,7 +90,7 @@ OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g
     *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
 }
 
-/* Takes one step of a row. Returns the sum of 1 - |2 h - 1|^beta before it. */
+/* Does one step of a row. Returns the sum of 1 - |2 h - 1|^beta before the step. */
 OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                   const osh_ada_row_step *t)
 {
@@ -144,8 +144,8 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* q = codes, u = w / s of eight weights from column at[1] on of the row at element at[0]. in: not
- * clipped. */
+/* Computes q, the codes, and u = w / s of eight weights from column at[1] on of the row that begins
+ * at element at[0]. `in` is all ones where q is not clipped. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -170,8 +170,8 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 #if defined(__x86_64__)
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
-/* Does near_code for sixteen weights, `there` marking those in the row. A NaN stays a NaN. Returns
- * `in`. */
+/* Does the same as near_code for sixteen weights; `there` marks those in the row. A NaN stays a
+ * NaN. Returns the mask `in`. */
 AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
                                             const int64_t at[2], __mmask16 there,
                                             const osh_ada_row_step *t)
@@ -183,7 +183,7 @@ AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_
     *u = _mm512_div_ps(x, _mm512_mask_loadu_ps(_mm512_set1_ps(1), there, m->s + at[1]));
     *q = offset ? _mm512_add_ps(*u, _mm512_maskz_loadu_ps(there, m->x + at[0] + at[1])) : *u;
     *q = _mm512_max_ps(_mm512_set1_ps(-4096), _mm512_min_ps(_mm512_set1_ps(4096), *q));
-    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // rounds as v8_nearest does
+    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // rounds like v8_nearest
     *q = _mm512_add_ps(*q, _mm512_maskz_loadu_ps(there, m->z + at[1]));
     __mmask16 in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
     *q = _mm512_min_ps(hi, _mm512_max_ps(lo, *q));
@@ -266,8 +266,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* to = dloss / ds = g (round(u) - u), or g (q - z) if clipped; g = dloss / dw^, q and u of
- * near_code. */
+/* to = dloss / ds = g (round(u) - u), or g (q - z) if clipped, with g = dloss / dw^ and q and u
+ * from near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {
@@ -277,7 +277,7 @@ OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u,
     v8_store(to, &slope);
 }
 
-/* Moves the weights. grad becomes dloss / dw^ * dw^/ds as of before the step. */
+/* Does a step of the weights. grad becomes dloss / dw^ * dw^/ds, computed before the step. */
 OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -306,8 +306,8 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 
 /* ---- AutoRound, one row ---- */
 
-/* Moves the offsets. soft becomes dloss / ds of each element, and with has_zero e becomes dloss /
- * dz. */
+/* Does a step of the offsets. soft becomes dloss / ds of each element. If has_zero is set, e
+ * becomes dloss / dz. */
 OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                const osh_ada_row_step *t)
 {
@@ -323,7 +323,8 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
         store_scale_slope(m->soft + at + i, &q, &u, &z, &in, &g);
         if (t->has_zero) v8_store(m->e + at + i, &dz);
-        g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in); // a negative s turns it
+        g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in); // a negative s reverses the
+                                                                     // sign
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         v = v - ds + dz;

@@ -1,17 +1,19 @@
-/* ada_rows.h - the steps of ada.c on one row, eight elements at a time. ada.c has the formulas. A
- * row begins at element `at` of a block's arrays and has n elements, a multiple of eight. */
+/* ada_rows.h - does the steps of ada.c on one row, eight elements at a time. ada.c has the
+ * formulas. A row begins at element `at` of a block's arrays and has n elements, a multiple of
+ * eight. */
 #ifndef OSH_CPU_ADA_ROWS_H
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // numbers of a block of rows; views
-    float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
-    float *x, *mean, *square; // [rows, ld] v, or AdaQuant's weight; Adam's two means
-    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v), AutoRound: dloss / ds
-    float *s, *z;             // [ld] scale, zero point of each column of one row
+typedef struct osh_ada_room { // views: the numbers of a block of rows
+    float *w, *e, *grad, *c;  // [rows, ld]: weight; w^ - w; dloss / dw^ T / 2; C
+    float *x, *mean, *square; // [rows, ld]: v, or AdaQuant's weight; Adam's two means
+    float *base, *soft;       // [rows, ld]: floor(w / s) + z; sigmoid(v), or for AutoRound dloss /
+                              // ds
+    float *s, *z;             // [ld]: scale and zero point of each column of one row
     float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
     float *least, *most;      // [rows, groups] AutoRound: range of the group
-    float *best_s, *best_z;   // [rows, groups] AutoRound: scale, zero point of the best step
+    float *best_s, *best_z;   // [rows, groups] AutoRound: scale and zero point of the best step
     double *curve;            // [points]
 } osh_ada_room;
 
@@ -23,10 +25,10 @@ typedef struct osh_ada_job {
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
-typedef struct osh_ada_row_step { // factors of a step, the same for all elements
+typedef struct osh_ada_row_step { // factors of a step; equal for all elements
     float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); unused; 1 / sqrt(1 - 0.999^n)
-    float by;                         // 2 / T
-    float reg, beta;                  // reg 0: no rounding term
+    float by;                         // factor 2 / T
+    float reg, beta;                  // reg 0: there is no rounding term
     float lo, hi;
     float offset;                     // 1: x is an offset of w / s; 0: x is a weight
     float plain;                      // 1: e is w^ itself; 0: w^ - w
@@ -35,21 +37,21 @@ typedef struct osh_ada_row_step { // factors of a step, the same for all element
 
 /* AdaRound: computes soft and e from x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaRound: moves x. Returns the sum of 1 - |2 h - 1|^beta before the step. */
+/* AdaRound: does a step of x. Returns the sum of 1 - |2 h - 1|^beta before the step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 /* AdaQuant and AutoRound: computes e from x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant: moves x; grad becomes dloss / dw^ * dw^/ds as of before the step. */
+/* AdaQuant: does a step of x. grad becomes dloss / dw^ * dw^/ds, computed before the step. */
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AutoRound: moves x; soft becomes dloss / ds of each element, and with has_zero e becomes dloss /
- * dz. */
+/* AutoRound: does a step of x. soft becomes dloss / ds of each element. If has_zero is set, e
+ * becomes dloss / dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
-/* ---- ada_moves.c: row r of a block whose first row is row `row` of the weight ---- */
+/* ---- ada_moves.c; r: row of the block whose first row is `row` of the weight ---- */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
-/* Returns AdaQuant's scale. */
+/* Returns AdaQuant's current scale. */
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);
-/* Sets s and z of each column. */
+/* Sets s and z of each column of row r. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
@@ -58,7 +60,7 @@ void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n);
 /* Makes the scales of n rows signed if the rule says so. */
 void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
-/* True if AutoRound's scales are not those of rounding to nearest. */
+/* True if AutoRound's scales differ from those of rounding to nearest. */
 static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;

@@ -1,16 +1,16 @@
-/* gptq_descend.c - coordinate descent over a tile of rows, a block of columns at a time. Inside the
- * block eight columns of a row are checked at once; only if one of them may change, which is rare,
- * each is visited. The changes of the block are then added to the other columns of G, in panels of
- * H that stay in the cache for all rows. */
+/* gptq_descend.c - does coordinate descent over a tile of rows, a block of columns at a time.
+ * Inside the block eight columns of a row are checked at once; only if one of them may change,
+ * which is rare, each is visited. The changes of the block are then added to the other columns of
+ * G, in panels of H that stay in the cache for all rows. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
-enum { PANEL = 2048 }; // columns of H
+enum { PANEL = 2048 }; // columns of H in a panel
 
 typedef struct block { // columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // steep: H_jj s
+    // steep: H_jj s.
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;
@@ -30,7 +30,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* g [n] += by[k] h[k] [n] for each k, one after another. */
+/* g [n] += by[k] h[k] [n] for each k in order. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
@@ -48,7 +48,7 @@ OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *b
         for (int k = 0; k < n_rows; k++) g[i] += h[k][i] * by[k];
 }
 
-/* Moves column j of the block to a better code if there is one. */
+/* Changes the code of column j of the block if another one is better. */
 OSH_VEC_FN void descend_one(block *b, int64_t j)
 {
     const osh_refine_tile *t = b->t;
@@ -69,8 +69,8 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
     t->changes[b->row * OSH_DESCEND_BLOCK + t->n_changes[b->row]++] = (osh_change){(int32_t)c, by};
 }
 
-/* A whole number can change only if G asks for half a step at least. With a floating type all
- * columns are tried. */
+/* Visits the columns of a block. A code of whole numbers can change only if G asks for at least
+ * half a step. With a floating type all columns are tried. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -94,7 +94,7 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* g [n] += by * h [n] for all changes; g is read once for four of them. */
+/* g [n] += by * h [n] for all changes. g is read once for four changes. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {

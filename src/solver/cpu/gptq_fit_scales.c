@@ -1,5 +1,5 @@
-/* gptq_fit_scales.c - least squares for the scales of a tile of rows: A and b from one product for
- * each group and short sums, then the solution. The reference solver/gptq_fit_scales.c has the
+/* gptq_fit_scales.c - computes the least-squares scales of a tile of rows: A and b from one product
+ * for each group and short sums, then the solution. The reference solver/gptq_fit_scales.c has the
  * formulas. */
 #include "base/isa.h"
 #include "math/gemm.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Returns the sum of a b: f32 inside runs of 64, double over them. */
+/* Returns the sum of a b. Runs of 64 are summed in f32, the runs in double. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {
     double sum = 0;
@@ -37,7 +37,7 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    float *c = t->d, *part = t->next; // [n, I] q - z of columns [first, end); [n, width]
+    float *c = t->d, *part = t->next; // c: [n, I] q - z of columns [first, end); part: [n, width]
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)
             c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
@@ -57,7 +57,7 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     }
 }
 
-/* Solves for the scales of n_rows rows that share them; A and b are those of the first row. */
+/* Solves for the scales of n_rows rows that share them. A and b are those of the first row. */
 static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
@@ -81,6 +81,6 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next window sees this one's scales
+        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next window must use these scales
     }
 }

@@ -5,7 +5,7 @@
  *   | b d . |        ->       | b d e |      ->
  *   | c e f |                 | c e f |
  *
- * Rows move along the cycles of perm through a scratch row; columns are permuted inside each
+ * Rows are moved along the cycles of perm through a scratch row; columns are permuted inside each
  * row. */
 #include "solver/cpu/panel.h"
 #include "solver/gptq_solve.h"
@@ -13,16 +13,16 @@
 
 #include <string.h>
 
-enum { SIDE = 64, ROWS = 16 }; // side of a tile that is transposed; rows of a chunk
+enum { SIDE = 64, ROWS = 16 }; // SIDE: side of a tile that is transposed; ROWS: rows of a chunk
 
 typedef struct permute_job {
-    float *h, *room; // room: own [threads, I]
+    float *h, *room; // own: room [threads, I]
     int64_t I;
     const int32_t *perm;
-    bool down; // mirror: lower = upper, else upper = lower
+    bool down; // direction of the mirror: true: lower = upper; false: upper = lower
 } permute_job;
 
-/* Mirrors the tiles (i, j), j <= i. */
+/* Mirrors the tiles (i, j) with j <= i. */
 static osh_status permute_mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
 {
     const permute_job *p = user;
@@ -83,7 +83,7 @@ osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *per
 {
     osh_status rc = OSH_OK;
     permute_job p = {.h = h, .I = I, .perm = perm};
-    bool *moved = NULL; // own: [I] by row
+    bool *moved = NULL; // own: [I] true for rows that were moved
     bool same = true;
 
     for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;

@@ -1,10 +1,10 @@
-/* gptq_refine.c - the steps after the column loop over tiles of rows. Rows are independent unless
- * they share scales.
+/* gptq_refine.c - does the steps that follow the column loop, over tiles of rows. Rows are
+ * independent unless they share scales.
  *
- * A tile takes all steps before the next tile begins. After each step one product computes G anew,
- * so the losses that are compared are those of the stored weights. If all rows share one row of
- * scales, all tiles take a step before the next step begins, because the best scales depend on all
- * of them. */
+ * All steps of a tile are done before the next tile begins. After each step one product computes G
+ * anew, so the losses that are compared are those of the stored weights. If all rows share one row
+ * of scales, each step is done for all tiles before the next step begins, because the best scales
+ * depend on all tiles. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
@@ -18,7 +18,7 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all;                  // all rows share one row of scales, over several tiles
+    bool all;                  // all rows of several tiles share one row of scales
     int from, to;              // steps of this pass
     // own: [n_steps + 2, tiles] before the first step, after each; of w^ = 0
     double *loss;
@@ -70,7 +70,7 @@ static void refine_store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* d = w^ - w; d holds w before. */
+/* d = w^ - w. Before the call d contains w. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -96,7 +96,7 @@ OSH_AVX2 static void errors_avx2(float *d, const float *q, const osh_refine_tile
     errors_body(d, q, t, r);
 }
 
-/* d = w of row r, 0 in dead columns. */
+/* Sets d to w of row r, or to 0 in dead columns. */
 static void refine_load_weights(osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -133,8 +133,8 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* ---- steps ---- */
 
-/* Keeps the result of a step for rows [r, r + n), which share scales, if their loss did not rise;
- * else restores them and returns false. */
+/* Keeps the result of a step for rows [r, r + n), which share scales, if their loss did not rise.
+ * If it did, restores them and returns false. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -164,7 +164,7 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // steps change g in place
+    if (!better) osh_tile_pull(t, t->g); // the step has changed g in place
 }
 
 static double refine_sum(const double *x, int64_t n, int64_t step)
@@ -174,7 +174,7 @@ static double refine_sum(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
-/* Returns the loss of w^ = 0; destroys d and next. */
+/* Returns the loss of w^ = 0. Overwrites d and next. */
 static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
@@ -186,7 +186,7 @@ static double refine_loss_of_zero(osh_refine_tile *t)
     return sum;
 }
 
-/* Loads a tile and computes its G and losses. Returns the worker's tile. */
+/* Loads a tile and computes its G and losses. Returns the tile of the worker. */
 static osh_refine_tile *refine_open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
@@ -227,7 +227,7 @@ static osh_status refine_sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Fits the scales that all rows share; restores them if the loss rises. k: the step. */
+/* Fits the scales that all rows share. Restores them if the loss rises. k: number of the step. */
 static osh_status refine_fit_all(osh_ctx *cx, refine_job *j, int k)
 {
     osh_status rc = OSH_OK;
@@ -275,14 +275,14 @@ done:
 
 /* ---- scratch ---- */
 
-typedef struct room { // sizes of a thread's scratch
+typedef struct room { // sizes of the scratch of a thread
     int64_t floats, doubles, changes;
 } room;
 
 static room refine_room_of(int64_t I, int64_t group, int64_t rows)
 {
     int64_t groups = osh_div_up(I, group), window = osh_min64(groups, OSH_FIT_GROUPS);
-    // columns of the widest group that is rescaled
+    // `narrow` is the number of columns of the widest group that is rescaled.
     int64_t narrow = osh_min64(group, OSH_RESCALE_WIDEST);
     int64_t panel = 3 * narrow * rows + 4 * rows + OSH_PANEL_STRIP * narrow;
     return (room){

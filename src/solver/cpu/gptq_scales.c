@@ -1,7 +1,7 @@
-/* gptq_scales.c - the search for scales over tiles of rows; groups are transposed (panel.h).
+/* gptq_scales.c - searches scales over tiles of rows. Groups are transposed (panel.h).
  *
- * Rows that share a scale add their losses. A tile holds whole blocks of such rows. If all rows
- * share scales (row_block >= O), the losses of the tiles are added in their order. */
+ * The losses of rows that share a scale are added. A tile has whole blocks of such rows. If all
+ * rows share scales (row_block >= O), the losses of the tiles are added in their order. */
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -9,12 +9,12 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // rows of a tile; groups of a row
+    int64_t rows, across; // rows: rows of a tile; across: groups of a row
     bool all;             // all rows share one row of scales
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // own: [tiles, across] if `all`; joined in the first [across]
+    float *lo, *hi;       // own: [tiles, across] if `all`; joined into the first [across]
     double *sums;         // own: [tiles, across, candidates] if `all`
-    int pass;             // if `all`: 0 ranges, 1 candidates
+    int pass;             // if `all`: pass 0 finds ranges, pass 1 tries candidates
 } scales_job;
 
 static int64_t scales_tile_rows(int64_t row_block, int64_t O)
@@ -23,18 +23,19 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
                                           : ROWS;
 }
 
-/* Returns the floats of a thread: a transposed group, ranges and results of its rows, a row of the
- * weight. */
+/* Returns the floats that a thread needs: a transposed group, ranges and results of its rows, and a
+ * row of the weight. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;
 }
 
-typedef struct tile_group { // rows [row, row + n) of the weight's columns [col, col + n_cols)
+typedef struct tile_group { // rows [row, row + n), columns [col, col + n_cols) of the weight
     int64_t row, n, col, n_cols;
 } tile_group;
 
-/* x [n_cols, rows] = the group, transposed; rows of padding are 0. line [n_cols]: scratch. */
+/* Writes the transposed group to x [n_cols, rows]; rows of padding become 0. line [n_cols]:
+ * scratch. */
 static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
                               tile_group g)
 {
@@ -56,7 +57,7 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Computes scale and zero point of the candidate with the least sum. */
+/* Computes the scale and zero point of the candidate with the least sum of losses. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)
 {
@@ -76,7 +77,7 @@ static void scales_put(const osh_gptq_scales_args *a, int64_t at, float scale, f
     if (a->zero) a->zero[at] = zero;
 }
 
-/* Searches the scales of n rows of group g. */
+/* Searches the scales of group g for n rows. */
 static void scales_search_group(const scales_job *j, osh_search *s, float *room, int64_t row,
                                 int64_t n, int64_t g)
 {
@@ -97,8 +98,8 @@ static void scales_search_group(const scales_job *j, osh_search *s, float *room,
     scales_put(a, at, *scale, *zero);
 }
 
-/* Computes a tile's part of group g's scale, which all rows share: its range, or its sums of
- * losses. */
+/* Computes what a tile adds to the scale of group g, which all rows share: its range, or its sums
+ * of losses. */
 static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
                                int64_t n, int64_t g)
 {
@@ -110,7 +111,8 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // joint ranges
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // the joint range of
+                                                                              // all rows
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }
 

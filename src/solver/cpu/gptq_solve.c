@@ -1,5 +1,5 @@
-/* gptq_solve.c - the GPTQ column loop over tiles of rows. A tile is one or two panels (panel.h) of
- * 64 rows, transposed, so that a vector lane is a row:
+/* gptq_solve.c - runs the GPTQ column loop over tiles of rows. A tile is one or two panels
+ * (panel.h) of 64 rows, transposed, so that each vector lane has its own row:
  *
  *   w [I, 64]         columns in solving order, a block at a time
  *   |  done  |        errors ne [block, 64]: a column gathers the errors before it in the block
@@ -7,9 +7,9 @@
  *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
  *
  * A panel of 2,048 columns is 512 KiB and stays in a core's second-level cache. Panels have 32 rows
- * if threads share the rows more evenly then: 576 rows are 9 panels of 64, 5 for one of two threads
- * and 4 for the other, or 18 of 32. The result depends only on how columns are cut into blocks, not
- * on other rows or on threads. */
+ * if the threads can then share the rows more evenly: 576 rows are 9 panels of 64, 5 for one of two
+ * threads and 4 for the other, or 18 of 32. The result depends only on how columns are cut into
+ * blocks, not on other rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -18,19 +18,20 @@
 #include <assert.h>
 #include <string.h>
 
-/* SLAB: columns of an update; LINES: rows transposed at once. */
+/* SLAB: columns of an update; LINES: rows that are transposed at once. */
 enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
-typedef struct tiling { // cut of the rows into tiles
+typedef struct tiling { // how the rows are cut into tiles
     int panels;   // panels of a tile
     int64_t rows; // rows of a panel
 } tiling;
 
 typedef struct solve_worker {
-    osh_panel p[MOST_PANELS]; // views of the block's columns; q, zeros and strip are shared
+    osh_panel p[MOST_PANELS]; // views of the columns of the block; both panels share q, zeros and
+                              // strip
     float *floats;            // own: memory of the panels
-    float *line;              // view: [LINES, I] in floats, rows of the weight
-    float *tile;              // own: [panels, I, rows] the weight, solving order
+    float *line;              // view: [LINES, I] rows of the weight, in `floats`
+    float *tile;              // own: [panels, I, rows] the weight in solving order
     int8_t *codes;            // own: [panels, I, rows]
     double *loss;             // own: [panels, rows]
 } solve_worker;
@@ -38,12 +39,12 @@ typedef struct solve_worker {
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int32_t *at; // own: [I] column -> position in solving order
+    int32_t *at; // own: [I] position in solving order of each column
     tiling by;
-    int64_t step; // distance of the rows that are solved
+    int64_t step; // distance between two rows that are solved
 } solve_job;
 
-typedef struct rows { // rows of a panel: n rows of the weight from `row` on, `step` apart
+typedef struct rows { // n rows of the weight, from `row` on, `step` rows apart, in a panel
     int panel;
     int64_t row, n, step;
 } rows;
@@ -56,7 +57,7 @@ static float *solve_panel_of(const solve_job *j, const solve_worker *me, int pan
 static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < p->rows; r++) { // padding repeats the last row
+        for (int64_t r = 0; r < p->rows; r++) { // padding rows repeat the last row
             int64_t at =
                 (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
@@ -64,7 +65,7 @@ static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const 
         }
 }
 
-/* Loads the panel's rows as f32, columns in solving order, dead columns 0. */
+/* Loads the panel's rows as f32, with columns in solving order and dead columns 0. */
 static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -83,7 +84,7 @@ static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *w
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Marks the weights of the block that are 0 in the file. */
+/* Sets `zeros` to not 0 for the weights of the block that are 0 in the file. */
 static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
                              int64_t i1, int64_t cols)
 {
@@ -97,8 +98,8 @@ static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, con
     }
 }
 
-/* Solves the block's columns of a panel; keeps codes, losses and, if wanted, dequantized
- * weights. */
+/* Solves the block's columns of a panel. Stores codes, losses and, if the caller wants them,
+ * dequantized weights. */
 static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1,
                               int64_t cols)
 {
@@ -114,7 +115,7 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads a panel. With `nearest` the loop works on the rest of rounding to nearest
+/* Loads a panel. With `nearest` the loop works on the weights minus their values rounded to nearest
  * (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
@@ -157,7 +158,7 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // a chunk of 28,672 columns takes seconds
+        OSH_TRY(osh_check_interrupt(cx)); // a chunk with 28,672 columns takes seconds
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
     }
@@ -170,13 +171,13 @@ done:
     return rc;
 }
 
-/* Ways to cut rows into tiles, with their relative cost of a row. */
+/* Ways to cut rows into tiles, with their relative time for a row. */
 static const struct {
     tiling by;
     int64_t cost;
 } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}};
 
-/* Returns the index, at least `from`, of the kind that takes least time for n rows. */
+/* Returns the index, at least `from`, of the way that needs the least time for n rows. */
 static int solve_kind_of(int64_t n, int n_threads, int from)
 {
     int best = from;
@@ -194,8 +195,8 @@ static int solve_kind_of_all(int64_t O, int n_threads)
     return solve_kind_of(O, n_threads, O < 1024);
 }
 
-/* Returns the floats of a worker without its tile: errors and scales of each panel, and shared
- * scratch. */
+/* Returns the floats of a worker without its tile: errors and scales of each panel, and scratch
+ * that the panels share. */
 static int64_t solve_block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
 {
     int64_t block = osh_min64(block_size, I);
@@ -244,7 +245,7 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind); // takes no more scratch
+    if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind); // needs no more scratch
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);
     for (int64_t i = 0; i < a->I; i++) j.at[a->perm ? a->perm[i] : i] = (int32_t)i;

@@ -1,5 +1,5 @@
-/* panel.c - the column loop, transposes and the search for scales on panels, for every instruction
- * set; panel512.c has the two hottest loops again. */
+/* panel.c - column loop, transposes and search for scales on panels, for every instruction set.
+ * panel512.c has AVX-512 versions of the two hottest loops. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
 #include "math/gemm.h"
@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-/* Rounds x, which is in the grid's range, to the nearest value of the grid. A floating type of d
- * digits has d significant bits, but no values finer than 2^least. */
+/* Rounds x to the nearest value of the grid; x must be in the range of the grid. A floating type of
+ * d digits has d significant bits, but no values finer than 2^least. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -39,7 +39,7 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
-/* q = the value of the grid nearest to w / s + zp. */
+/* q = the value of the grid that is nearest to w / s + zp. */
 OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s,
                           const osh_v8f *zp)
 {
@@ -53,7 +53,7 @@ OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, cons
     v8_on_grid(q, &p->grid);
 }
 
-/* Quantizes 8 rows of one column: w becomes dq, q and ne are stored. */
+/* Quantizes 8 rows of one column: stores q and ne, and w becomes dq. */
 OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, float diag)
 {
     osh_v8f w, s, zp, q, d;
@@ -78,8 +78,8 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* Columns [j, j + n) of 8 rows gather the errors of columns [first, end). n is a constant where
- * this is inlined, so that n sums stay in registers. */
+/* Columns [j, j + n) of 8 rows add the errors of columns [first, end). n is a constant at each
+ * call, so that n sums stay in registers. */
 OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first,
                          int64_t end)
 {
@@ -98,7 +98,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* `wide` columns from j on gather the errors of the columns before j, at_once columns together. */
+/* `wide` columns from j on add the errors of the columns before j, at_once columns at the same
+ * time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
@@ -198,16 +199,16 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 
 /* ---- transposes ---- */
 
-/* t = the transpose of 8 x 8 elements. */
+/* t = the transposed 8 x 8 elements. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
     for (int i = 0; i < 8; i++) v8_load(&r[i], from + i * ldf);
-    for (int i = 0; i < 8; i += 2) { // pairs of rows
+    for (int i = 0; i < 8; i += 2) { // exchanges pairs of rows
         t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
         t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
     }
-    for (int i = 0; i < 8; i += 4) // fours
+    for (int i = 0; i < 8; i += 4) // exchanges groups of four rows
         for (int h = 0; h < 2; h++) {
             r[i + 2 * h] =
                 __builtin_shufflevector(t[i + h], t[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
@@ -220,7 +221,7 @@ OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
     }
 }
 
-/* Row at[j] of `to` (at NULL: row j) is column j of `from` [m, n]. */
+/* Column j of `from` [m, n] becomes row at[j] of `to`, or row j if `at` is NULL. */
 OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
     int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
@@ -279,7 +280,8 @@ void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n
     else bytes_body(to, q, n);
 }
 
-/* Transposes 16 columns of 16 rows: four times, elements 8 rows apart become neighbours. */
+/* Transposes 16 columns of 16 rows: in each of four steps, elements 8 rows apart become
+ * neighbours. */
 static void panel_turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
 {
     osh_v16b r[16], t[16];
@@ -363,7 +365,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* Rounds s >= 0 to a scale that the rule can store, as osh_scale_of does. */
+/* Rounds s >= 0 to a scale that the rule can store. Does the same as osh_scale_of. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();
@@ -392,8 +394,8 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* s, zero [OSH_SCALE_ZEROS] = scale and zero points of a candidate, as osh_scale_of computes
- * them. */
+/* Computes s, the scale of a candidate, and zero [OSH_SCALE_ZEROS], its zero points. Does the same
+ * as osh_scale_of. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {

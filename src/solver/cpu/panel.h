@@ -1,69 +1,71 @@
-/* panel.h - the column loop and the search for scales inside a block of columns. A panel holds rows
- * of a weight, transposed to [columns, rows], so that a vector lane is a row and no sum crosses
- * lanes. All instruction sets give the same bytes. */
+/* panel.h - the column loop and the search for scales inside a block of columns. A panel contains
+ * rows of a weight, transposed to [columns, rows], so that each vector lane has its own row and no
+ * sum crosses lanes. All instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"
 #include "solver/gptq_scales.h"
 
-/* Rows of a panel are a multiple of STEP; a solve takes at most ROWS. STRIP: columns that gather
- * errors together. */
+/* STEP: the rows of a panel are a multiple of it. ROWS: most rows of a panel in a solve. STRIP:
+ * columns that add errors at the same time. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
     int64_t rows;
-    float *w;            // [n, rows] in: weights; out: dequantized
-    float *ne;           // [n, rows] out: negated errors
-    float *q;            // [n, rows] out: values on the grid
-    float *zeros;        // [n, rows] not 0: the weight becomes 0; NULL: none
+    float *w;            // [n, rows] input: weights; output: dequantized weights
+    float *ne;           // [n, rows] output: negated errors
+    float *q;            // [n, rows] output: values on the grid
+    float *zeros;        // [n, rows] not 0: the weight becomes 0; NULL: no such weights
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // [n, STRIP] scratch
-    // w is the rest of rounding to nearest: all of it is error; q and w are not written
+    // true: w is the rest of rounding to nearest, all of it is error; q and w are not written
     bool nearest;
     osh_grid grid;
     osh_dtype dtype;     // q - zero and its product with scale are rounded to it
 } osh_panel;
 
-/* Column j gathers the errors of the columns before it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) +
- * ..., in the order in which the reference subtracts, and is quantized. u [n, n]: block of U on the
- * diagonal, rows ldu apart; scale_col [n]: scale column of each column. No fused multiply-add: the
- * reference rounds each product. */
+/* Solves n columns. Column j adds the errors of the columns before it, w_j + (-err_0 U[0, j]) +
+ * (-err_1 U[1, j]) + ..., in the order in which the reference subtracts, and is quantized. u [n,
+ * n]: block of U on the diagonal, whose rows begin ldu elements apart; scale_col [n]: scale column
+ * of each column. There is no fused multiply-add, because the reference rounds each product. */
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* w -= w rounded to nearest: leaves the rest. */
+/* Subtracts from w its values rounded to nearest. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
 /* w [n, rows] += ut [n, k] ne [k, rows]: adds the errors of a block of k columns to n later ones.
- * ut: rows of U^T; rows = ne.ld is 32 or 64. osh_blas_open must have been called. */
+ * ut: rows of U^T; rows = ne.ld is 32 or 64. The caller has called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
-/* to [n, m] = the transpose of from [m, n]; rows are ldt and ldf apart. */
+/* to [n, m] = the transposed `from` [m, n]. Rows begin ldt and ldf elements apart. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
 /* Transposes `from` [m, n]; its column j becomes row at[j] of `to`. */
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
-/* to [n] = the codes of values q [n] of the grid; n is a multiple of 8. */
+/* to [n] = the codes of q [n], values of the grid. n is a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
 typedef struct osh_panel_turned { // codes of a panel, transposed
     const int8_t *p; // [columns, rows]
     int64_t rows;
 } osh_panel_turned;
-/* to [m, n], rows ldt apart: column j is row at[j] of `from`; m <= from.rows. */
+/* Writes column j of `to` [m, n], whose rows begin ldt elements apart, from row at[j] of `from`. m
+ * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);
-/* sums [p->rows] += ne^2 / 2 over the n columns of each row, in order. */
+/* sums [p->rows] += ne^2 / 2 over the n columns of each row, added in order. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
-typedef struct osh_search { // search for the scales of a group
+typedef struct osh_search { // arguments of the search for the scales of a group
     osh_scale_rule rule;
-    const float *x, *weight; // [n, rows] weights; [n] costs, NULL: 1
+    const float *x, *weight; // x: [n, rows] weights; weight: [n] cost of an error in each column,
+                             // NULL: 1
     int64_t n, rows;
 } osh_search;
 
-/* lo, hi [rows] = smallest and largest of each row and 0. */
+/* lo, hi [rows] = the smallest and the largest of each row's weights and 0. */
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
-/* scale, zero [rows] = the best scale and zero point (symmetric: 0) of each row with range lo, hi
- * [rows]. */
+/* scale, zero [rows] = the best scale and zero point of each row, whose range is lo, hi [rows].
+ * Symmetric: zero is 0. */
 void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale,
                       float *zero);
 /* sums [OSH_SCALE_CANDIDATES] += the loss of each candidate over n_rows rows with the same lo and

@@ -1,6 +1,6 @@
-/* panel512.c - the column loop and the update of later columns with AVX-512. Of 32 registers the
- * update uses 24 for the sums of 6 columns x 64 rows, four for errors and two for broadcast
- * elements of U; the column loop uses 16 for 8 columns x 32 rows. */
+/* panel512.c - does the column loop and the update of later columns with AVX-512. Of the 32
+ * registers, the update uses 24 for the sums of 6 columns x 64 rows, four for errors and two for
+ * broadcast elements of U; the column loop uses 16 for 8 columns x 32 rows. */
 #include "solver/cpu/panel512.h"
 #include "base/isa.h"
 
@@ -12,7 +12,7 @@
 #define WIDE_FN                                                                                    \
     static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* LINE: floats of a cache line. */
+/* LINE: number of floats in a cache line. */
 enum { LANES = 16, COLS = 6, VECS = OSH_PANEL_ROWS / LANES, LINE = 16 };
 
 bool osh_panel512_takes(int64_t rows)
@@ -82,14 +82,15 @@ WIDE_FN __m512 value_512(__m512 q, __m512 s, __m512 zp, bool bf16)
 }
 
 typedef struct column { // a column of the strip
-    int64_t at, scale_at; // element of its first row in w; in scale
-    const float *u;       // view: its column in the strip; row k is for the strip's column k
-    int before;           // columns of the strip that are done
+    int64_t at, scale_at; // index of its first row in w; in scale
+    const float *u;       // view: its column of U in the strip; element k belongs to column k of
+                          // the strip
+    int before;           // columns of the strip that are already quantized
     bool bf16;
 } column;
 
-/* Gathers and quantizes 16 rows of a column from r on: w - e_0 u_0 - e_1 u_1 ..., then as
- * quantize_8 of panel.c. */
+/* Adds the errors to 16 rows of a column, from r on: w - e_0 u_0 - e_1 u_1 ... Then quantizes them
+ * like quantize_8 of panel.c. */
 WIDE_FN void column_16(const osh_panel *p, const column *c, int64_t r)
 {
     int64_t at = c->at + r;
@@ -153,7 +154,7 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* Updates n columns of `vecs` vectors; both are constants where this is inlined. */
+/* Updates n columns of `vecs` vectors. Both are constants at each call. */
 WIDE_FN void update_columns(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];
@@ -211,7 +212,7 @@ bool osh_panel512_solves(const osh_panel *p) { return (void)p, false; }
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col)
 {
     (void)p, (void)j, (void)scale_col;
-    assert(false); // never where osh_panel512_solves is false
+    assert(false); // callers check osh_panel512_solves first
 }
 
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)

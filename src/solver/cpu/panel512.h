@@ -1,21 +1,23 @@
-/* panel512.h - the two loops of panel.h in which a solve spends its time, with AVX-512. */
+/* panel512.h - AVX-512 versions of the two loops of panel.h that take most of the time of a
+ * solve. */
 #ifndef OSH_PANEL512_H
 #define OSH_PANEL512_H
 #include "solver/cpu/panel.h"
 
 /* True if the CPU has AVX-512 and `rows` is a multiple of two vectors. */
 bool osh_panel512_takes(int64_t rows);
-/* True if osh_panel512_solve takes the panel: with AVX-512, a grid of whole numbers, and dtype F32
- * or BF16. */
+/* True if osh_panel512_solve supports the panel: the CPU has AVX-512, the grid has whole numbers,
+ * and dtype is F32 or BF16. */
 bool osh_panel512_solves(const osh_panel *p);
-/* STRIP columns from j on gather the errors of the columns before j and are quantized, in the order
+/* STRIP columns from j on add the errors of the columns before j and are quantized, in the order
  * and with the rounding of panel.c: the same bytes. scale_col [STRIP]: scale columns of these
  * columns. */
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col);
-/* Does osh_panel_rest; wants osh_panel512_solves. */
+/* Does the same as osh_panel_rest. Requires osh_panel512_solves. */
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
-/* Does osh_panel_bytes for whole numbers; wants osh_panel512_takes(n). */
+/* Does the same as osh_panel_bytes for whole numbers. Requires osh_panel512_takes(n). */
 void osh_panel512_bytes(int8_t *to, const float *q, int64_t n);
-/* Does osh_panel_update: adds to each element one chain of fused multiply-adds over k. */
+/* Does the same as osh_panel_update: adds to each element one chain of fused multiply-adds over
+ * k. */
 void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 #endif

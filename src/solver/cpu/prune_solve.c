@@ -1,6 +1,7 @@
-/* prune_solve.c - SparseGPT's loop over tiles of rows. Inside a block of columns a vector lane is a
- * row; after it one product per tile updates the later columns. The weights of a block that become
- * 0 are chosen over all rows, so all tiles finish a block before the next one begins. */
+/* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
+ * lane has its own row. After a block one product per tile updates the later columns. The weights
+ * of a block that become 0 are chosen over all rows, so all tiles finish a block before the next
+ * one begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -16,12 +17,13 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 typedef struct prune_job {
     const osh_prune_solve_args *a;
     float *cost;   // own: [O, cols] costs of the block
-    bool *zero;    // own: [O, I] weights that were 0; NULL: zeros are not kept
+    bool *zero;    // own: [O, I] true for weights that were 0; NULL: zeros are not kept
     float *panels; // own: [threads, 2, cols, TILE_ROWS] weights, negated errors
-    int64_t *zeros; // own: [tiles] kept zeros of the block
-    int64_t i1, cols, room; // first column, columns of the block; floats of a panel
-    float most;    // costs up to this become 0
-    bool more;     // more weights become 0 than those that were
+    int64_t *zeros; // own: [tiles] number of kept zeros in the block
+    int64_t i1, cols, room; // i1, cols: first column and columns of the block; room: floats of a
+                            // panel
+    float most;    // weights with at most this cost become 0
+    bool more;     // true: more weights become 0 than were 0
 } prune_job;
 
 static int64_t prune_tile_end(const prune_job *j, int64_t tile)
@@ -68,7 +70,7 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
 }
 
 /* Sets the costs of columns [i, i + m) of the panel: 0 for the n cheapest of each row, infinite for
- * the others. A lane is a row; lanes after the last row are not used. */
+ * the others. Each lane has its own row; lanes after the last row are not used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)
 {
@@ -88,7 +90,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // columns that are cheaper, or as cheap and further left
+            osh_v8i before = {0}; // number of columns that are cheaper, or as cheap and further
+                                  // left
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;
@@ -101,7 +104,7 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     }
 }
 
-/* Loads the block's costs of n rows into a panel; for pruning without a pattern n of m. */
+/* Loads the costs of n rows of the block into a panel. For pruning without an n:m pattern. */
 static void prune_load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < j->cols; i++)
@@ -121,8 +124,8 @@ static void prune_load_panel(const prune_job *j, float *w, int64_t row, int64_t 
         for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = 0;
 }
 
-/* Sets column i to 0 in the rows whose costs are low enough. Replaces costs by negated errors;
- * other rows get 0. */
+/* Sets column i to 0 in the rows whose costs are low enough. Replaces costs by negated errors, or
+ * by 0 in other rows. */
 OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n,
                           int64_t i)
 {
@@ -151,7 +154,7 @@ OSH_VEC_FN void prune_solve_body(const prune_job *j, float *w, float *ne, int64_
         drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        // errors stay in registers
+        // Half of the rows at a time, so that their errors stay in registers.
         for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) {
             osh_v8f e[HALF_VECTORS], x;
             for (int v = 0; v < HALF_VECTORS; v++)

@@ -1,4 +1,4 @@
-/* refine.h - a tile of rows and the steps of gptq_refine.h on it. */
+/* refine.h - declares a tile of rows and the steps of gptq_refine.h on it. */
 #ifndef OSH_CPU_REFINE_H
 #define OSH_CPU_REFINE_H
 #include "solver/cpu/panel.h"
@@ -6,37 +6,39 @@
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
-enum { OSH_DESCEND_BLOCK = 64 }; // columns of a block
-typedef struct osh_change { int32_t column; float by; } osh_change; // change of w^ in a column
+enum { OSH_DESCEND_BLOCK = 64 }; // columns of a block in osh_tile_descend
+typedef struct osh_change { int32_t column; float by; } osh_change; // `by`: change of w^ in this
+                                                                    // column
 
 typedef struct osh_refine_tile {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
-    int64_t row, n, groups;  // rows [row, row + n) of the weight; scales of a row
+    int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: scales of a row
     int64_t rows;            // capacity in rows, a multiple of OSH_PANEL_STEP
-    bool keeps_scales;       // scales are shared with other tiles and not stored
-    float *q, *d, *g;        // [n, I] values on the grid; w^ - w; (w^ - w) H
-    float *next;             // [n, I] scratch, then g of the step's proposal
+    bool keeps_scales;       // scales are shared with other tiles and are not stored
+    float *q, *d, *g;        // [n, I]: values on the grid; w^ - w; (w^ - w) H
+    float *next;             // [n, I]: scratch, later g of the step's proposal
     float *scale, *zero;     // [n, groups]
-    float *line;             // unused
-    double *loss;            // [n] loss of the codes kept last
-    osh_panel panel;         // rescale: a group
+    float *line;             // not used
+    double *loss;            // [n] loss of the codes that were kept last
+    osh_panel panel;         // for osh_tile_rescale: a group
     float *cost, *lo, *hi;   // [group], [rows], [rows]
-    int32_t *zeros;          // [group] zeros: scale columns of a panel with one scale
+    int32_t *zeros;          // [group] zeros, which are the scale columns of a panel with one scale
     double *fit;             // [rows, window (window + 1)] A and b of each row
     osh_change *changes;     // [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
-    bool *settled, *moved;   // [n] no code changed in the last sweep; one changed in this sweep
+    bool *settled, *moved;   // [n]: settled: no code changed in the last sweep; moved: one changed
+                             // in this sweep
 } osh_refine_tile;
 
-void osh_tile_pull(osh_refine_tile *t, float *g); // computes d from q, and g [n, I] from d
-void osh_tile_rescale(osh_refine_tile *t);        // changes q, scale, zero; updates g, not d
+void osh_tile_pull(osh_refine_tile *t, float *g); // computes d from q, then g [n, I] from d
+void osh_tile_rescale(osh_refine_tile *t);        // changes q, scale and zero; updates g, not d
 void osh_tile_descend(osh_refine_tile *t);        // changes q; updates g, not d
-void osh_tile_fit_scales(osh_refine_tile *t);     // changes scale; leaves d and g outdated
-/* Writes A and b of groups [g0, g0 + n) for each row to fit; destroys d and next. */
+void osh_tile_fit_scales(osh_refine_tile *t);     // changes scale; d and g are then out of date
+/* Writes A and b of groups [g0, g0 + n) for each row to t->fit. Overwrites d and next. */
 void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n);
 
-/* to = round(round(q - z) s), as osh_refine_value. */
+/* to = round(round(q - z) s), like osh_refine_value. */
 OSH_VEC_FN void v8_value(osh_v8f *to, const osh_v8f *q, float s, float z, osh_dtype dt)
 {
     osh_v8f x = *q - z;

@@ -1,4 +1,4 @@
-/* absent.c - the functions of solver.h in a binary without CUDA: each fails with
+/* absent.c - defines the functions of solver.h in a binary without CUDA. Each fails with
  * OSH_E_UNSUPPORTED. */
 #include "solver/cuda/solver.h"
 #ifndef OSH_CUDA_BUILT

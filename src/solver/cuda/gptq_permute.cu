@@ -1,4 +1,4 @@
-/* gptq_permute.cu - makes a Hessian symmetric, brings it into solving order, in place, and reads
+/* gptq_permute.cu - makes a Hessian symmetric and brings it into solving order, in place, and reads
  * its diagonal.
  *
  *   lower triangle given     upper one in the new order     mirrored
@@ -6,8 +6,8 @@
  *   | b d . |       ->       | . d e |              ->      | b d e |
  *   | c e f |                | . . f |                      | c e f |
  *
- * The upper triangle is H'[i][j] = H[perm i][perm j], read below the diagonal: so a kernel never
- * reads an element that it writes. The diagonal goes through a scratch row. */
+ * The upper triangle becomes H'[i][j] = H[perm i][perm j], which is read below the diagonal: so a
+ * kernel never reads an element that it writes. The diagonal is copied through a scratch row. */
 #include "ops/cuda/op.cuh"
 #include "solver/cuda/solver.h"
 
@@ -34,7 +34,7 @@ static __global__ void permute_scatter_diag(float *h, const float *diag, int64_t
     if (i < n) h[i * (n + 1)] = diag[i];
 }
 
-/* Writes the strictly upper triangle in the order of perm from the strictly lower one. A block has
+/* Writes the elements above the diagonal, in the order of perm, from those below it. A block writes
  * a part of row i. */
 static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_t n)
 {
@@ -44,15 +44,15 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Copies one strict triangle to the other, tile by tile. down: lower = upper; else upper =
- * lower. */
+/* Copies the elements of one side of the diagonal to the other, tile by tile. down: lower = upper;
+ * else upper = lower. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];
     int64_t low = (int64_t)blockIdx.y * TILE, high = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
     int64_t from_row = down ? high : low, from_col = down ? low : high;
 
-    if (high > low) return; // for all threads of the block
+    if (high > low) return; // all threads of the block return
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
         if (from_row + y < n && from_col + tx < n)
             tile[y][tx] = h[(from_row + y) * n + from_col + tx];
@@ -78,7 +78,8 @@ done:
     return rc;
 }
 
-/* Allocates n floats or ints on the device. from: their values on the host; NULL: not set. */
+/* Allocates n floats or ints on the device. `from` has their values on the host; NULL: they are not
+ * set. */
 static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
                                   int64_t n)
 {

@@ -1,9 +1,10 @@
-/* gptq_refine.cu - the steps after the column loop on the device, over tiles of rows as in
+/* gptq_refine.cu - does the steps after the column loop on the device, over tiles of rows like
  * solver/cpu/gptq_refine.c.
  *
- * A step works on `next`, a copy of G. A G computed anew gives the losses of the step's proposal,
- * which is kept row by row, or band by band (a band: rows that share scales). The tile follows from
- * the weight's shape alone, so the products have fixed shapes. */
+ * A step works on `next`, a copy of G. Then G is computed anew, which gives the losses of the
+ * step's proposal. The proposal is kept row by row, or band by band (a band: rows that share
+ * scales). The size of a tile depends only on the weight's shape, so the products have fixed
+ * shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -17,7 +18,7 @@ static unsigned refine_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREAD
 
 /* ---- kernels; blockIdx.y is the row ---- */
 
-/* Sets q, scale and zero to what is kept. */
+/* Sets the proposal (q, scale and zero) to the kept values. */
 static __global__ void refine_open_codes(osh_cu_tile t)
 {
     int64_t c = refine_column(), r = blockIdx.y;
@@ -27,7 +28,7 @@ static __global__ void refine_open_codes(osh_cu_tile t)
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w; with `nothing` w^ is 0. */
+/* d = w^ - w. With `nothing` w^ is 0. */
 template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
     int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
@@ -38,7 +39,7 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* now = sum of d g of each row; a block has a row. */
+/* now = the sum of d g of each row. A block computes a row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -53,7 +54,7 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the proposal for the band of row r loses no more than what is kept. */
+/* True if the proposal for the band of row r does not lose more than the kept values. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -62,7 +63,7 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-/* Keeps the proposal of a band if it is better; else restores q, scale and zero. */
+/* Keeps the proposal of a band if it is better. If not, restores q, scale and zero. */
 static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
     int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
@@ -75,7 +76,7 @@ static __global__ void refine_settle(osh_cu_tile t, int64_t band)
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* loss = now in bands whose proposal was kept. Runs after refine_settle, which reads both. */
+/* loss = now in bands whose proposal was kept. Runs after refine_settle, which needs both. */
 static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
     int64_t first = refine_column() * band, end = first + band < t.n ? first + band : t.n;
@@ -89,11 +90,11 @@ typedef struct refiner {
     osh_device *d;
     osh_group_factors f; // own
     osh_cu_tile t;
-    char *base;          // own: of the arena
+    char *base;          // own: block of the arena
     int64_t rows;
-    float *scales;       // own: [2, rows, groups] scales, zero points of a tile
-    double *figures;     // own: [rows]
-    bool wants_all;      // the loss of w^ = 0 is still to be computed
+    float *scales;       // own: [2, rows, groups] scales and zero points of a tile
+    double *figures;     // own: [rows] losses on the host
+    bool wants_all;      // the loss of w^ = 0 is not yet computed
 } refiner;
 
 static osh_status refiner_put(osh_ctx *cx, const refiner *s, void *to, const void *from,
@@ -119,7 +120,7 @@ done:
     return rc;
 }
 
-/* now [n] = the sum of d g of each row. *sum, if not NULL, grows by all of them. */
+/* now [n] = the sum of d g of each row. All sums are also added to *sum, unless it is NULL. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -135,7 +136,7 @@ done:
     return rc;
 }
 
-/* Loads codes and scales of the tile from row `row` on; computes its G and losses. */
+/* Loads codes and scales of the tile from row `row` on, and computes its G and losses. */
 static osh_status refiner_open_tile(osh_ctx *cx, refiner *s, int64_t row)
 {
     osh_status rc = OSH_OK;
@@ -162,7 +163,7 @@ done:
     return rc;
 }
 
-/* Stores codes and scales of the tile in the arguments. */
+/* Copies codes and scales of the tile to the arguments. */
 static osh_status refiner_close_tile(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -207,7 +208,7 @@ done:
     return rc;
 }
 
-/* *sum grows by the tile's losses of what is kept. */
+/* Adds the losses of the tile's kept values to *sum. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
@@ -217,7 +218,7 @@ done:
     return rc;
 }
 
-/* *a->all grows by the tile's loss of w^ = 0; destroys d, next and now. */
+/* Adds the tile's loss of w^ = 0 to *a->all. Overwrites d, next and now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -233,7 +234,7 @@ done:
     return rc;
 }
 
-/* Takes steps [from, to) on all tiles and sets a->loss [from, to]. */
+/* Does steps [from, to) on all tiles and sets a->loss [from, to]. */
 static osh_status refiner_run(osh_ctx *cx, refiner *s, int from, int to)
 {
     osh_status rc = OSH_OK;
@@ -254,8 +255,8 @@ done:
     return rc;
 }
 
-/* Fits the scale that all rows share over several tiles: sums A and b of all, solves, and restores
- * it if the loss rises. */
+/* Fits the scales that the rows of several tiles share: adds up A and b of all tiles, solves, and
+ * restores the scales if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;

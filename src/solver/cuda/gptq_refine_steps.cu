@@ -1,5 +1,5 @@
-/* gptq_refine_steps.cu - the steps on a tile of rows. A thread per row finds the changes of a group
- * or block of columns; a product adds them to G. */
+/* gptq_refine_steps.cu - does the steps on a tile of rows. One thread per row finds the changes of
+ * a group or block of columns; a product adds them to G. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -20,13 +20,14 @@ osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r
 
 typedef struct group { // the current group
     int64_t g, first;
-    const int32_t *order; // [n_cols] solving order -> column
+    const int32_t *order; // [n_cols] column at each position of the solving order
     const float *u;       // [n_cols, n_cols]
     float *scale, *zero;  // [n] result of the search
-    double *was;          // [n] losses above the target's
+    double *was;          // [n] losses of the present codes above the target's
 } group;
 
-/* turned = the target of the columns, in solving order; err holds the steps to it. */
+/* Sets `turned` to the target of the columns, in solving order. `err` has the steps to the
+ * target. */
 template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
     int64_t r = steps_row(), n = t.n_cols;
@@ -43,8 +44,9 @@ template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
     k.was[r] = was;
 }
 
-/* Runs the column loop in the group: turned becomes the negated errors. Rows that lose less take
- * codes, scale and zero point. err [n, n_cols] = the changes of w^. codes [n_cols, n]: scratch. */
+/* Runs the column loop in the group; `turned` becomes the negated errors. Rows that lose less get
+ * the new codes, scale and zero point. err [n, n_cols] = the changes of w^. codes [n_cols, n]:
+ * scratch. */
 template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
     int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
@@ -129,7 +131,8 @@ done:
 
 /* ---- descend ---- */
 
-/* Visits columns [first, first + wide) of a row in turn. err [n, wide] = the changes of w^. */
+/* Visits columns [first, first + wide) of a row one after the other. err [n, wide] = the changes of
+ * w^. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
@@ -186,8 +189,8 @@ static __global__ void fit_centre(osh_cu_tile t)
     if (c < t.I) t.d[r * t.I + c] = __fsub_rn(t.q[r * t.I + c], t.zero[r * t.groups + c / t.group]);
 }
 
-/* Computes row g of A and b_g; a thread has a row of the tile and a column k <= g of A. next [n,
- * width] holds the c of group g times H. */
+/* Computes row g of A and b_g. A thread computes one row of the tile and one column k <= g of A.
+ * next [n, width] contains the c of group g times H. */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
@@ -203,7 +206,7 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Sums element blockIdx.y of A and b over a band, into the band's first row. */
+/* Adds up element blockIdx.y of A and b over a band. The sum is stored in the band's first row. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
@@ -261,7 +264,7 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
     int64_t band = osh_min64(t->row_block, t->n);
     for (int64_t g0 = 0; g0 < t->groups; g0 += OSH_FIT_GROUPS) {
         int64_t n = osh_min64(OSH_FIT_GROUPS, t->groups - g0);
-        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // earlier scales have changed
+        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // the scales of earlier groups have changed
         OSH_TRY(osh_cuda_fit_sums(cx, d, t, g0, n, band));
         OSH_CU_BY_DTYPE(t->rule.dtype, T,
                         OSH_LAUNCH(fit_solve_band<T>, steps_blocks(osh_div_up(t->n, band)), THREADS,

@@ -1,14 +1,14 @@
-/* gptq_solve.cu - the GPTQ column loop on the device: one kernel and one product for each block of
- * columns.
+/* gptq_solve.cu - runs the GPTQ column loop on the device: one kernel and one product for each
+ * block of columns.
  *
- *   w [panels, I, P] f32: a tile of rows, transposed, in solving order; a thread has a row
+ * w [panels, I, P] f32: a tile of rows, transposed, in solving order; one thread per row
  *
  *           P rows ─►
  *   block | codes of the columns that are done
  *         | codes | WIDE | ..................       kernel: WIDE columns at a time in registers
  *   rest  | w                                       product: minus U[block, rest]^T err
  *
- * The kernel first gathers the errors of the columns before in the block, in the reference's order
+ * The kernel first adds the errors of the previous columns of the block, in the reference's order
  * and with its roundings (no fused multiply-add). Then it quantizes column after column.
  *
  * The product is F32, or TF32 on tensor cores with three times the sums. TF32 has 11 significant
@@ -17,43 +17,45 @@
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
  *
- * After a block of 128, each element of w takes: F32 2 x 128 operations, 5.1 ps at 50 TFLOP/s; TF32
+ * After a block of 128, each element of w needs: F32 2 x 128 operations, 5.1 ps at 50 TFLOP/s; TF32
  * 6 x 128, 2.2 ps at 350 TFLOP/s; its 8 bytes 2.0 ps at 4 TB/s. For TF32 the kernel writes 12 bytes
  * more for each of the 128 errors of a row, 0.4 ns at that rate: it pays if `rest` is above about
  * 130. U is split for each block, 16 bytes per element, once for all rows.
  *
- * Only the product rounds differently from the reference's loop. A thread per row keeps all lanes
- * at work in the long chain of a quantization (two divisions, three roundings); lanes that share a
- * row would wait for one of them.
+ * Only the product rounds differently from the reference's loop. With one thread per row all lanes
+ * work in the long chain of a quantization (two divisions, three roundings). If lanes shared a row,
+ * they would wait for one of them.
  *
  * One call solves all weights of one input, so that small weights need no kernel of their own. It
  * also solves weights of several inputs of one width that have equally many rows: the down
  * projections of experts. A panel is P rows of one weight; the last panel of a weight has fewer. A
- * table gives the weight and U of each panel. P follows from I alone, and the product is a batch of
- * panels with the algorithm for one panel. So the codes of a row depend neither on other rows nor
- * on the number of panels in a tile, which follows from the room in the arena. */
+ * table gives the weight and U of each panel. P depends only on I, and the product is a batch of
+ * panels with the algorithm for one panel. So the codes of a row do not depend on other rows or on
+ * the number of panels in a tile, which depends on the free bytes of the arena. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>
 
-enum { WIDE = 32, DEEP = 128 }; // columns in registers; rows of U in shared memory
+enum { WIDE = 32, DEEP = 128 }; // WIDE: columns in registers; DEEP: rows of U in shared memory
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
-/* The nearest f32 with 11 significant bits; ties away from zero. */
+/* Returns the nearest f32 with 11 significant bits, ties away from zero. */
 __device__ static float nearest_tf32(float x)
 {
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* to [n, WIDE] = U from the element u on; zero beyond `wide` columns. All threads of the block. */
+/* to [n, WIDE] = U from the element u on, and zero for columns beyond `wide`. All threads of the
+ * block call it. */
 __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
     for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // views: a row of the weight from a column on; columns are P apart
+typedef struct row_columns { // views: a row of the weight from some column on; columns are P
+                             // elements apart
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
@@ -62,8 +64,8 @@ typedef struct row_values { // WIDE columns of a row, in registers
     float v[WIDE], scale[WIDE], zero[WIDE];
 } row_values;
 
-/* Loads all columns before the chain of quantizations, so that none waits for memory: the compiler
- * cannot move loads across the stores of the column before. */
+/* Loads all columns before the chain of quantizations, so that no quantization waits for memory:
+ * the compiler cannot move loads before the stores of the previous column. */
 __device__ static void solve_load_values(row_values *x, const row_columns &r, const float *scale,
                                          const float *zero, const int32_t *col, int wide)
 {
@@ -76,7 +78,8 @@ __device__ static void solve_load_values(row_values *x, const row_columns &r, co
     }
 }
 
-/* Quantizes WIDE columns of the block in turn; *loss grows. u: block of U on the diagonal. */
+/* Quantizes WIDE columns of the block one after the other and adds to *loss. u: block of U on the
+ * diagonal. */
 template <class T>
 __device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
                                      const osh_grid &grid, int wide, double *loss)
@@ -102,14 +105,14 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
     }
 }
 
-/* Solves one block of columns: w becomes codes, err the errors, loss grows. */
+/* Solves one block of columns: w becomes the codes and err the errors. Adds to loss. */
 template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
-    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // for all threads of the block
-    bool mine = row < p.n_rows; // the other threads help to load
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of the block return
+    bool mine = row < p.n_rows; // the other threads only help to load
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
     const float *scale = t.scale + b * t.n_cols * P + row,
@@ -126,7 +129,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
         solve_load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = solve_at_most(j0 - k0, DEEP);
-            if (k0) __syncthreads(); // all have read the strip
+            if (k0) __syncthreads(); // all threads have read the strip
             solve_load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
@@ -136,9 +139,9 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // the corner is loaded
+        __syncthreads(); // now the corner is loaded
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
-        __syncthreads(); // all have read corner and strip
+        __syncthreads(); // all threads have read corner and strip
     }
     if (mine) t.loss[b * P + row] = sum;
 }
@@ -149,8 +152,8 @@ __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
     return k ? k * t.run - t.skip : 0;
 }
 
-/* to [inputs of the tile, 3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last
- * column. */
+/* Sets `to` [inputs of the tile, 3 n, ld] to hi, lo and hi of U[first, rest], and to zero beyond
+ * the last column. */
 static __global__ void solve_split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
@@ -168,12 +171,12 @@ typedef struct solver {
     int n;
     osh_device *d;
     osh_gptq_group g;
-    char *base;       // own: of the arena
+    char *base;       // own: block of the arena
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
     int *job_of;      // own: [g.n_panels] job of each panel
     int n_inputs;     // inputs listed so far
-    double *figures;  // own: [3, rows of a tile] loss and squares
+    double *figures;  // own: [3, rows of a tile] losses and squares
 } solver;
 
 template <class X> static X *solver_array(const solver *s, int which)
@@ -187,8 +190,8 @@ static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Lists the position of each column of job k's input; a job with the input of the job before it has
- * no own list. */
+/* Lists the position of each column of job k's input. A job with the same input as the previous job
+ * uses its list. */
 static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -209,7 +212,7 @@ done:
 }
 
 /* Copies scales, zero points and column lists of job k to the device, and appends its panels.
- * *scales and *n_panels count those of the jobs before it. */
+ * *scales and *n_panels have the counts of the previous jobs. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
@@ -265,7 +268,7 @@ done:
     return rc;
 }
 
-/* Loads weights and scales of the n panels of a tile; sets losses to 0. */
+/* Loads weights and scales of the n panels of a tile. Sets losses to 0. */
 static osh_status solver_open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -280,7 +283,8 @@ done:
     return rc;
 }
 
-/* n panels of a tile, `step` apart; U of the first one, strides apart for the others. */
+/* n panels of a tile, `step` panels apart. u: U of the first panel; those of the others follow at
+ * equal distances. */
 typedef struct panels {
     int64_t first, n, step;
     const float *u;
@@ -300,8 +304,8 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
 }
 
 /* Adds the errors of a block to the later columns of all n panels of the tile. A batch has the
- * panels of one input; if the tile has more inputs than panels per input, it has one panel of each
- * input. */
+ * panels of one input. If the tile has more inputs than panels per input, a batch has one panel of
+ * each input. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -330,7 +334,7 @@ done:
     return rc;
 }
 
-/* Solves one block of columns and updates the later ones. */
+/* Solves one block of columns and updates the later columns. */
 static osh_status solver_run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -345,18 +349,18 @@ done:
     return rc;
 }
 
-/* Copies codes, losses and squares of a tile to the host. first: index of its first panel among
- * all. */
+/* Copies codes, losses and squares of a tile to the host. `first` is the index of its first panel
+ * among all panels. */
 static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first,
                                   int64_t n)
 {
     osh_status rc = OSH_OK;
     double *loss = s->figures, *squares = loss + n * t.P;
-    // all packed rows, one after another
+    // All packed rows, one after the other.
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
+    for (int64_t b = 0, run; b < n; b += run) { // a run is the panels of one weight
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;
@@ -386,12 +390,12 @@ static bool solver_any_packed(const solver *s)
     return false;
 }
 
-/* Makes codes, dequantized weights, squares and packed rows of a tile on the device. */
+/* Computes the codes, dequantized weights, squares and packed rows of a tile on the device. */
 static osh_status solver_close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
-    // 8 bits at most
+    // Codes have at most 8 bits.
     dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n);
     cudaStream_t stream = osh_cuda_stream(s->d);
 
@@ -410,7 +414,7 @@ done:
     return rc;
 }
 
-/* Computes a->dq from the codes on the host, with the roundings of the kernel. */
+/* Computes a->dq from the codes on the host, with the same roundings as the kernel. */
 static void solver_decode(const osh_gptq_solve_args *a)
 {
     osh_grid grid = osh_grid_of(a->bits, a->fp8);

@@ -1,5 +1,5 @@
-/* gptq_tile.cuh - the tile of gptq_solve.cu: panels of rows, quantization of a weight, and the
- * kernels that load rows into a tile and make codes of it. */
+/* gptq_tile.cuh - the tile of gptq_solve.cu: its panels of rows, the quantization of a weight, and
+ * the kernels that load rows into a tile and convert them to codes. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
@@ -7,28 +7,30 @@
 
 #include <math.h>
 
-enum { ROWS = 64 };           // threads of a block, each with a row
+enum { ROWS = 64 };           // threads of a block; each has one row
 enum { TURN = 32, STEP = 8 }; // side of a square that TURN x STEP threads transpose
 
 typedef osh_gptq_panel panel;
 
-typedef struct tile { // all arrays: one panel after another
+typedef struct tile { // each array has the data of one panel after the other
     float *w;            // [I, P]
     float *err;          // [block, P]
-    float *split;        // [3 n, P]: TF32 parts of err in blocks hi, hi, lo; NULL: F32 product
-    float *scale, *zero; // [n_cols, P] scales of each row; n_cols: the most of any weight
+    float *split;        // [3 n, P]: err as hi, hi and lo TF32 values; NULL: the product is F32
+    float *scale, *zero; // [n_cols, P] scales and zero points of each row; n_cols: the most of any
+                         // weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
-    int8_t *codes;       // [P, I] file order
+    int8_t *codes;       // [P, I] in file order
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // panels per input; panels of the first input that were in the tile before
-    int64_t first, n;  // columns [first, first + n) of the block
+    int64_t run, skip; // run: panels per input; skip: panels of the first input that were in the
+                       // previous tile
+    int64_t first, n;  // columns [first, first + n) are the block
 } tile;
 
 /* ---- codes ---- */
 
-/* Returns the nearest value of the grid to w; *dq: the dequantized weight. */
+/* Returns the value of the grid that is nearest to w. *dq: the dequantized weight. */
 template <class T>
 __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
@@ -41,7 +43,7 @@ __device__ static float quantize(float *dq, const osh_grid &g, float w, float s,
 
 /* ---- kernels of a tile ---- */
 
-/* w = rows of the weights as f32, transposed, columns in solving order. */
+/* w = rows of the weights as f32, transposed, with columns in solving order. */
 template <class S> static __global__ void load_tile(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -84,8 +86,8 @@ static __global__ void store_codes(tile t)
             codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* Copies scale and zero point of each row and sets loss to 0. blockIdx.y is a column of the panel's
- * scales. */
+/* Copies scale and zero point of each row and sets its loss to 0. blockIdx.y is a column of the
+ * panel's scales. */
 static __global__ void spread_scales(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -97,13 +99,14 @@ static __global__ void spread_scales(tile t)
     if (!c) t.loss[b * t.P + r] = 0;
 }
 
-/* out = the dequantized weight, and computes squares. A block has a row; out may be w. */
+/* Writes the dequantized weight to `out`, which may be w, and computes squares. A block computes a
+ * row. */
 template <class S, class T> static __global__ void tile_decode_rows(tile t)
 {
     __shared__ double part[2][ROWS];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
-    if (row >= p.n_rows) return; // for all threads of the block
+    if (row >= p.n_rows) return; // all threads of the block return
     const S *w = static_cast<const S *>(p.w) + row * t.I;
     S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
@@ -128,8 +131,8 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     }
 }
 
-/* Writes the packed rows of all panels, one after another, over w. Element i of a row takes bits [i
- * b, (i + 1) b) of its words. */
+/* Writes the packed rows of all panels, one after the other, over w. Element i of a row is in bits
+ * [i b, (i + 1) b) of its words. */
 static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -141,7 +144,7 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // < 0: the low bits are in the word before
+        int at = (int)(i * bits - 32 * k); // < 0: the low bits are in the previous word
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

@@ -1,11 +1,12 @@
-/* refine_sizes.c - scratch of the search for scales and of the steps after the column loop, on
- * device and host. */
+/* refine_sizes.c - computes the scratch of the search for scales and of the steps after the column
+ * loop, on device and host. */
 #include "solver/cuda/sizes.h"
 #include "ops/kernel.h"
 
 enum { TILE_ROWS = 1024 };
 
-/* Sets at[i] to the offset of each of n arrays, one after another; returns the end. */
+/* Sets at[i] to the offset of each of n arrays that follow each other. Returns the end of the
+ * last. */
 static size_t arrays_lay_out(size_t *at, const size_t *bytes, int n)
 {
     size_t sum = 0;
@@ -33,8 +34,8 @@ int64_t osh_refine_rows(int64_t O, int64_t row_block)
     return osh_min64(rows, O);
 }
 
-/* Returns the floats of rescale: inverse and U of a group, costs, scales, zero points, codes,
- * order. */
+/* Returns the floats that rescale needs: inverse and U of a group, costs, scales, zero points,
+ * codes, order. */
 static int64_t rescale_room(int64_t n, int64_t rows)
 {
     return 2 * n * n + n + 2 * rows + n * rows + n;

@@ -1,5 +1,5 @@
-/* sizes.h - layout of the scratch of the solver's kernels, shared by the kernels and by sizes.c and
- * refine_sizes.c, which are in every binary. */
+/* sizes.h - the layout of the scratch of the solver's kernels. The kernels share it with sizes.c
+ * and refine_sizes.c, which are in every binary. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
 #ifdef __cplusplus
@@ -10,20 +10,21 @@ extern "C" {
 /* ---- gptq_solve.cu ---- */
 typedef struct osh_gptq_panel { // rows of one weight; all pointers are views
     const void *w; // [n_rows, I] stored dtype
-    const float *target; // [n_rows, I] weight to approximate; NULL: w
-    void *out;     // [n_rows, I] out: dequantized, dtype of w; NULL: not wanted
-    const float *scale, *zero; // [.., n_cols] of the whole weight; zero NULL: symmetric
+    const float *target; // [n_rows, I] weight to approximate; NULL: w itself
+    void *out;     // [n_rows, I] result: dequantized weight, dtype of w; NULL: not computed
+    const float *scale, *zero; // [.., n_cols] of the whole weight; zero is NULL if symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
     // [I] position of column c in solving order; ~position: the column is dead
     const int32_t *place;
     const float *u;            // [I, I]
-    int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
-    int64_t n_words; // words of a packed row; 0: codes are bytes
-    int64_t words;   // words of the packed rows of all panels before it
+    int64_t row, n_rows, row_block, n_cols; // first row; rows of the panel; rows that share a
+                                            // scale; scales of a row
+    int64_t n_words; // words of a packed row; 0: codes are bytes, not packed
+    int64_t words;   // words of the packed rows of all earlier panels
     osh_grid grid;
 } osh_gptq_panel;
 
-enum { // arrays of a solve, in one block of the arena
+enum { // arrays of a solve in one block of the arena
     OSH_GPTQ_W,
     OSH_GPTQ_ERR,
     OSH_GPTQ_SPLIT,
@@ -41,19 +42,20 @@ enum { // arrays of a solve, in one block of the arena
     OSH_GPTQ_N_ARRAYS
 };
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if the product after the block may be TF32. */
+/* True if the product after the block is TF32 on a GPU for which this pays. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
 int64_t osh_gptq_split_ld(int64_t rest); // elements from row to row of the split U
-/* Sets at[i] to the offset of each array, for n_panels in a tile; returns the end. */
+/* Sets at[i] to the offset of each array, for n_panels panels in a tile. Returns the end of the
+ * last. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-/* Returns the panels of a tile that fit into `room` bytes, at least 1. */
+/* Returns the panels of a tile that fit into `room` bytes, but at least one. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
 /* ---- gptq_scales.cu, gptq_refine.cu: refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
-enum { OSH_CU_DESCEND = 64 }; // columns of a block
+enum { OSH_CU_DESCEND = 64 }; // columns of a block of coordinate descent
 enum {                        // arrays of a tile
     OSH_REFINE_Q,
     OSH_REFINE_D,
@@ -74,7 +76,7 @@ enum {                        // arrays of a tile
     OSH_REFINE_VALUES,
     OSH_REFINE_N_ARRAYS
 };
-int64_t osh_refine_rows(int64_t O, int64_t row_block); // rows of a tile
+int64_t osh_refine_rows(int64_t O, int64_t row_block); // returns the rows of a tile
 size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group,
                           int64_t row_block);
 

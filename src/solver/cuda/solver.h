@@ -1,4 +1,4 @@
-/* solver.h - the solver's functions for a GPU, callable from C. gpu/gpu.h says what a call waits
+/* solver.h - the C interface to the solver's functions for a GPU. gpu/gpu.h says what a call waits
  * for and how it fails. */
 #ifndef OSH_SOLVER_CUDA_H
 #define OSH_SOLVER_CUDA_H
@@ -9,41 +9,43 @@ extern "C" {
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-/* The column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights have
- * one input, or several inputs; those of one input stand next to each other, and each input has
- * equally many panels. All have the I, block_size, dq_dtype and weight dtype of the first; perm and
- * dead are those of the first with the same u. The result of a job does not depend on the others. h
- * [I, I] F32 and diag stay on the device; a->w (stored dtype), a->target, a->u and a->w_out are in
- * GPU memory, the other members in host memory. codes, loss and squares are complete on return. The
- * call works on as many rows at a time as the arena has room for. */
+/* Runs the column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights
+ * have one input or several inputs. The weights of one input follow each other, and each input has
+ * the same number of panels. All jobs have the I, block_size, dq_dtype and weight dtype of the
+ * first job. `perm` and `dead` are taken from the first job with the same u. The result of a job
+ * does not depend on the others. h [I, I] F32 and diag stay on the device; a->w (stored dtype),
+ * a->target, a->u and a->w_out are in GPU memory, the other members in host memory. codes, loss and
+ * squares are complete when the call returns. It works on as many rows at a time as fit in the
+ * arena. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-typedef struct osh_gptq_group { // the jobs of a call, to compute its scratch
-    int64_t I, block_size; // set by the caller; the others begin as 0
+typedef struct osh_gptq_group { // the jobs of a call, from which its scratch is computed
+    int64_t I, block_size; // set by the caller; the other members are 0 at first
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
-    int64_t n_inputs; // inputs of all jobs; osh_gptq_group_add sets 0 to 1
+    int64_t n_inputs; // number of inputs of all jobs; osh_gptq_group_add changes 0 to 1
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds a job
-/* Arena bytes of a solve with `room` bytes free; more than `room` if even one panel does not
- * fit. */
+/* Returns the bytes of the arena that a solve uses if `room` bytes are free. More than `room` if
+ * not even one panel fits. */
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room);
 size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
-/* solver/gptq_scales.h and solver/gptq_refine.h on the device. w and h are on the device, the other
- * members in host memory; the results are there when the call returns. Rows are worked on in tiles
- * that follow from the shape. */
+/* Do the work of solver/gptq_scales.h and solver/gptq_refine.h on the device. w and h are on the
+ * device, all other members in host memory. The results are complete when the call returns. Rows
+ * are computed in tiles whose size depends only on the shape. */
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
-/* Returns arena bytes. */
+/* Returns the bytes of the arena that the call needs. */
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,
                                        int n_threads);
-/* See solver/gptq_solve.h. h is on the device; perm and diag are in host memory. */
+/* Does the same as osh_gptq_permute (solver/gptq_solve.h). h is on the device; perm and diag are in
+ * host memory. */
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 size_t osh_gptq_permute_cuda_bytes(int64_t I);
-/* Reads the diagonal. */
+/* Copies the diagonal of h to diag [I]. */
 osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h);
-/* Writes the diagonal. */
+/* Copies diag [I] to the diagonal of h. */
 osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ enum { NUMBERS = 20261123, T = 256, PERIOD = 10, STEPS = 300 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/ada";
 
 typedef struct problem {
-    const cJSON *of; // view
+    const cJSON *of; // view: the case in the file
     osh_ada_args a;
     osh_tensor *w;   // own
     float *h, *shift, *scale, *zero; // own
@@ -47,7 +47,8 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-/* Replaces x [T, I] by the result of op mix for x and x + d, and d by the rest. */
+/* Replaces x [T, I] by the result of op mix for x and x + d, and d by the remaining difference to x
+ * + d. */
 static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
 {
     int64_t shape[2] = {T, I};

@@ -101,7 +101,7 @@ def main():
                 c = {"dtype": dtype, "scheme": scheme, "duo": duo, "n_grid": 8, "stream": stream}
                 try:
                     tensors[f"{scheme}_{dtype}"] = run(c).contiguous()
-                except AssertionError:  # two points are equally good
+                except AssertionError:  # two points of the grid are equally good
                     continue
                 cases[f"{scheme}_{dtype}"] = c
                 break

@@ -16,7 +16,7 @@
 typedef struct bad_row {
     const char *name;
     osh_status rc;
-    const char *words[2]; // all must occur in the message
+    const char *words[2]; // words that the message must contain
 } bad_row;
 
 static const bad_row bad[] = {
@@ -67,7 +67,7 @@ static const bad_row bad[] = {
 typedef struct ok_row {
     const char *name;
     int64_t n;
-    const char *first, *last; // in file order
+    const char *first, *last; // names of the first and last tensor in file order
 } ok_row;
 
 static const ok_row ok[] = {

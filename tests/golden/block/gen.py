@@ -134,7 +134,7 @@ def runner(model, layer):  # runs a sample with other weights than the layer's o
     return run
 
 
-# returns curves, codes, Linear by Linear, and biases
+# returns the curves, the codes of each Linear, and the biases
 def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):
     y0 = [run(a, {}) for a in x0]
     curves, codes, biases = {}, [], b""

@@ -23,10 +23,10 @@ typedef struct layer { // the first layer of the tiny Llama, or of Qwen2
     osh_block_weight learns[LINEARS];
     int8_t codes[MOST], nearest[MOST];
     int n_codes;
-    bool biased;         // the tiny Qwen2, with biases that learn
+    bool biased;         // true for the tiny Qwen2, which has biases that learn
     double curve[STEPS];
-    osh_block_rule with; // further members of the rule that learn() sets
-    osh_block did;       // the results
+    osh_block_rule with; // members of the rule that learn() sets in addition
+    osh_block did;       // results of the last learning
 } layer;
 
 static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
@@ -38,7 +38,7 @@ static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tenso
     return OSH_OK;
 }
 
-/* Runs nodes [first, first + n) on `from`, the value v; copies value `out` to `to`. */
+/* Runs nodes [first, first + n) with `from` as value v, and copies value `out` to `to`. */
 static void run(layer *l, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -258,7 +258,7 @@ static void test_early_stop(void **state)
     osh_ada_rule quant = kinds[QUANT].rule, round = kinds[ROUND].rule;
     layer stopped, shorter;
     (void)state;
-    quant.rate = quant.scale_rate = 1e-12; // the loss does not fall
+    quant.rate = quant.scale_rate = 1e-12; // steps this small do not lower the loss
     learn_with(&stopped, &quant, (osh_block_rule){.window = 3, .warm = 0.2});
     int64_t n = stopped.did.n_steps;
     assert_in_range(n, 8 + 2 * 3, STEPS - 1);

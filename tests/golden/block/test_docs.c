@@ -25,9 +25,10 @@ typedef struct docs {
     char dir[32];
     osh_checkpoint *ck;
     osh_graph *g;
-    osh_weights *w;          // all, in F32
+    osh_weights *w;          // own: all weights, in F32
     osh_partition *parts;
-    int first, n, in, out;   // the present layer: nodes, and the values that it reads and makes
+    int first, n, in, out;   // current layer: its nodes, the value that it reads, the value that
+                             // it makes
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
@@ -91,7 +92,7 @@ static void samples_open(docs *m, const cJSON *ids)
     for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++) **p = calloc((size_t)(at * WIDTH), 4);
 }
 
-/* Runs nodes [first, first + n) on `from`, the value v; copies value `out` to `to`. */
+/* Runs nodes [first, first + n) with `from` as value v, and copies value `out` to `to`. */
 static void run(docs *m, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -176,7 +177,7 @@ static void learn(docs *m, const osh_ada_rule *rule)
                             .sum = true, .share = 1},
                    .learns = m->learns, .n_learns = LINEARS, .curve = m->curve};
     tiny_check(m->cx, osh_block_learn(m->cx, &b));
-    for (int k = 0; k < LINEARS; k++) // the original weights again
+    for (int k = 0; k < LINEARS; k++) // restores the original weights
         memcpy(m->w->w[m->learns[k].weight]->data, m->dense[k]->data, osh_tensor_bytes(m->dense[k]));
     free(run_all);
 }
@@ -200,7 +201,8 @@ static const uint8_t *check(const docs *m, const char *kind, int layer, const cJ
     return want + n / 2;
 }
 
-/* Goes to the next layer: x from the rounded earlier layers, x0 from the original. */
+/* Goes to the next layer: x is computed from the rounded earlier layers, x0 from the original
+ * ones. */
 static void advance(docs *m, int64_t n)
 {
     layer_free(m);

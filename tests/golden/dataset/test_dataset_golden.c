@@ -60,7 +60,7 @@ static void test_concatenate(void **state)
                                   .concatenate = true});
 }
 
-/* Without a collator the batch size has no effect. */
+/* Without a collator, the batch size has no effect. */
 static void test_no_collator(void **state)
 {
     compare(*state, "truncation_1", (osh_dataset_options){.batch_size = 7, .max_seq_length = 48});

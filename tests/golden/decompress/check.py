@@ -37,7 +37,7 @@ def group(size):
 
 FP8 = {"num_bits": 8, "type": "float", "symmetric": True}
 PRESETS = ["W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
-PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # needs compressed-tensors 0.20
+PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # these schemes need compressed-tensors 0.20
 WEIGHTS = {
     "FP8 weights, channel": {**FP8, "strategy": "channel"},
     "FP8 weights, tensor": {**FP8, "strategy": "tensor"},

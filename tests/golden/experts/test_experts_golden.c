@@ -26,7 +26,7 @@ static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const
     assert_int_equal(osh_tensor_bytes(scale), osh_tensor_bytes(theirs));
     assert_memory_equal(scale->data, theirs->data, osh_tensor_bytes(scale));
     *n = 2 * osh_tensor_numel(codes);
-    assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // every row is whole words
+    assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // each row is a whole number of words
     int64_t differ = job_codes_differ(packed->data, codes->data, osh_tensor_bytes(packed));
     osh_tensor_free(cx, packed), osh_tensor_free(cx, codes), osh_tensor_free(cx, scale), osh_tensor_free(cx, theirs);
     return differ;

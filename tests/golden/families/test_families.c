@@ -11,10 +11,12 @@
 enum { MAX_DENSE = 4 };
 typedef struct family {
     const char *name;
-    const char *row;              // a line of the plan: dense modules and the reason
+    const char *row;              // words of a line of the plan: number of dense modules and the
+                                  // reason
     const char *dense[MAX_DENSE]; // words in the names of Linears of blocks that stay dense
-    bool warned;                  // true if they are more than a tenth
-    bool refused;                 // nothing is left to quantize; the message has `row`
+    bool warned;                  // true if more than a tenth of the blocks' weights stays dense
+    bool refused;                 // true if nothing is left to quantize; the message then contains
+                                  // `row`
 } family;
 
 #define STACKED "experts in one tensor, of which transformers finds no codes"
@@ -127,7 +129,7 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        cJSON_DeleteItemFromArray(shape, 0); // the class
+        cJSON_DeleteItemFromArray(shape, 0); // removes the class
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);
         cJSON_AddItemToArray(list, row);

@@ -39,7 +39,7 @@ typedef struct gptq_case {
     bool dead;
     osh_dtype dtype;
     osh_recipe *recipe; // own
-    osh_st *st;         // view
+    osh_st *st;         // view: the reference's tensors
 } gptq_case;
 
 static int64_t whole(int64_t stream, int64_t i, uint64_t below)
@@ -87,7 +87,7 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
     return h;
 }
 
-/* Tensor <case>.<leaf>; NULL if it is absent. */
+/* Returns tensor <case>.<leaf>; NULL if there is none. */
 static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
 {
     char name[96];
@@ -102,7 +102,7 @@ static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
     return t;
 }
 
-/* The reference's codes, one byte each. */
+/* Returns the reference's codes, one byte each. */
 static int8_t *load_codes(osh_ctx *cx, const gptq_case *c, const osh_q_args *q)
 {
     int8_t *codes = osh_alloc(cx, (size_t)(c->O * c->I));
@@ -133,7 +133,7 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
     osh_tensor_free(cx, want);
 }
 
-/* tr(dW H dW^T) of the weight that the codes stand for. */
+/* Returns tr(dW H dW^T) for the weight that the codes stand for. */
 static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
                         const osh_qparams *p, const osh_q_args *q)
 {
@@ -152,7 +152,7 @@ static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, co
     return sum;
 }
 
-/* H with the modifier's damping; a dead column costs nothing. */
+/* Returns H with the modifier's damping. A dead column costs nothing. */
 static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
 {
     const osh_modifier *m = &c->recipe->modifiers[0];
@@ -169,8 +169,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* The largest singular value of m: |m x| / |x| after some steps of x := m^T m x, or of m x if m is
- * symmetric. */
+/* Returns the largest singular value of m: |m x| / |x| after some steps of x := m^T m x, or of x :=
+ * m x if m is symmetric. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
@@ -194,7 +194,7 @@ PLAIN static double largest(const float *m, int64_t n, bool symmetric)
     return sqrt(norm);
 }
 
-/* Condition number of a damped H; its dead columns are separate from the others. */
+/* Returns the condition number of a damped H. Its dead columns are separate from the others. */
 static double condition(osh_ctx *cx, const osh_tensor *damped)
 {
     const osh_op *factor = osh_op_find("gptq_factor");
@@ -276,7 +276,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
                          int64_t samples)
 {
     enum { N = 4, BAD = 2 };
-    osh_ctx *cx = NULL, *own = NULL; // own: counts the memory of the call
+    osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
     carded cw[N], ch[N];
@@ -330,7 +330,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
     osh_ctx_free(cx), osh_ctx_free(own);
 }
 
-/* d NULL: on the CPU. */
+/* Runs a case on the GPU d, or on the CPU if d is NULL. */
 static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 {
     osh_modifier *m = &c->recipe->modifiers[0];
@@ -341,7 +341,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    for (int64_t i = 0; i < c->I; i++) // no code may read above the diagonal
+    for (int64_t i = 0; i < c->I; i++) // the code must not read above the diagonal
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
@@ -369,7 +369,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
                   most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
-    assert_true(theirs < nearest); // the Hessian matters
+    assert_true(theirs < nearest); // so the Hessian has an effect
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, used);

@@ -400,7 +400,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     manifest = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
     old = json.loads((HERE / "MANIFEST.json").read_text())
-    asked = sys.argv[1:]  # cases; none: all
+    asked = sys.argv[1:]  # cases that are given; none: all
     assert not asked or all(old[k] == v for k, v in manifest.items()), "other versions: make all cases"
     manifest["cases"] = {c: make(c) if not asked or c in asked else old["cases"][c] for c in CASES if not asked or c in asked + list(old["cases"])}
     (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")

@@ -63,11 +63,12 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // true for other weights
-static double log_ratios[2]; // sums over all cases so far, BF16 and F16
+static bool drawn; // true if the weights come from other draws
+static double log_ratios[2]; // sums of log ratios over the cases so far: BF16, F16
 static int n_ratios;
 
-/* row: 0 for BF16, 2 for F16 of <case>.nll.npy: the truth, then transformers'. */
+/* Compares row `row` of <case>.nll.npy: 0 for BF16, 2 for F16. It has the true values; the next row
+ * has those of transformers. */
 static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
                          osh_dtype dt, int row)
 {
@@ -201,7 +202,7 @@ int main(int argc, char **argv)
         CASE(qwen2_5_vl),
         CASE(qwen3_vl),
         CASE(mllama),
-        cmocka_unit_test(test_mean_ratio), // after all cases
+        cmocka_unit_test(test_mean_ratio), // must run after all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t tiny_seed = 20240607; // or the case's "seed"
+static uint64_t tiny_seed = 20240607; // a case may set another "seed"
 static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
 /* A test named after the case x, whose state is that name. */
@@ -29,7 +29,7 @@ static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
     }
 
 typedef struct tiny_case {
-    cJSON *json; // own: config, lens, logit_samples, tensors
+    cJSON *json; // own: config, lens, logit_samples and tensors of the case
     int n_samples, n_logit_samples;
     int64_t offsets[16];
     int32_t *ids; // own

@@ -126,7 +126,7 @@ def errors(c, kind, symmetric, lo, hi):
         a = np.minimum(np.abs(c / scale), np.float32(448)).astype(np.float64)
         at = np.clip(np.searchsorted(E4M3, a), 1, 126)
         below, above = a - E4M3[at - 1], E4M3[at] - a
-        down = (below < above) | ((below == above) & (at % 2 == 1))  # ties to the even code
+        down = (below < above) | ((below == above) & (at % 2 == 1))  # ties go to the even code
         y = np.sign(c) * np.where(down, E4M3[at - 1], E4M3[at]).astype(np.float32) * scale
     else:
         if symmetric:

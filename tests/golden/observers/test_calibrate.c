@@ -31,7 +31,7 @@ static int teardown(void **state)
     return live;
 }
 
-/* Makes n values as rows of 100, `copies` times side by side. */
+/* Makes n values as rows of 100. Each row is repeated `copies` times side by side. */
 static osh_tensor *sample(uint64_t stream, int64_t n, float scale, bool one_sided, int copies)
 {
     osh_tensor *x = NULL;
@@ -64,7 +64,7 @@ static void check(const cJSON *c, int number)
     osh_recipe *r = recipe_of(cJSON_GetObjectItem(c, "args")->valuestring);
     const osh_q_args *a = &r->modifiers[0].schemes[0].inputs;
     bool one_sided = cJSON_IsTrue(cJSON_GetObjectItem(c, "one_sided"));
-    osh_act_observer o[3] = {{0}}; // alone; with two heads
+    osh_act_observer o[3] = {{0}}; // observers: of one head; of two heads
     const cJSON *s = NULL;
     int64_t total = 0, seen = 0;
     float lo, hi, l, u;
@@ -154,7 +154,7 @@ static void test_weights(void **state)
         }
 }
 
-/* Zeros before the first width, and zeros alone. */
+/* Observes zeros before the first width is known, and zeros alone. */
 static void test_zeros(void **state)
 {
     osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "percentile"};
@@ -172,7 +172,7 @@ static void test_zeros(void **state)
     osh_act_observer_deinit(cx, &o);
 }
 
-/* Observes two heads, in two passes. */
+/* Observes two heads, in two passes over the values. */
 static osh_status look_twice(osh_ctx *tortured, void *user)
 {
     osh_status rc = OSH_OK;

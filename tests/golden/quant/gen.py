@@ -189,7 +189,7 @@ def micro_weight(tensors, cases, preset, tag, stream):
     scheme, N, K = arguments_of(preset), 13, 64
     w = make_weight(stream, N, K, DTYPES[tag])
     if stream % 2:
-        w = w[:6]  # without the huge rows, so that a global scale leaves bits of the others
+        w = w[:6]  # drops the huge rows, so that a global scale leaves bits of the others
     N = w.shape[0]
     state = {"weight": w}
     if preset.startswith("NVFP4"):

@@ -54,8 +54,8 @@ static uint32_t crc32_of(const void *p, size_t n)
     return ~c;
 }
 
-/* Replaces -0 by +0: the reference keeps the sign of a value that rounds to zero, integer codes do
- * not. */
+/* Replaces -0 by +0: the reference keeps the sign of a value that rounds to zero, and integer codes
+ * cannot. */
 static void drop_minus_zero(void *p, osh_dtype dt, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -177,7 +177,8 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
     int64_t N = number(c, "rows"), K = number(c, "cols");
     osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL, stored[OSH_FORMAT_MAX_TENSORS];
-    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // the reference decodes NVFP4 and MX to BF16
+    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // the reference decodes NVFP4 and MX to
+                                                           // BF16
     const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
     osh_qparams p = {0}, back = {0};
     const osh_format *f = NULL;

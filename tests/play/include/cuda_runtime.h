@@ -43,7 +43,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern uint3 threadIdx, blockIdx; // set for the fiber that runs
+extern uint3 threadIdx, blockIdx; // coordinates of the fiber that runs
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
@@ -110,7 +110,7 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     static_assert(sizeof v <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
     memcpy(&mine, &v, sizeof v);
     uint64_t value = osh_play_warp(at, mask, mine)[from].word[0];
-    if (!(mask >> from & 1)) value = ~(uint64_t)0; // nobody wrote it: NaN
+    if (!(mask >> from & 1)) value = ~(uint64_t)0; // that lane wrote nothing: the value is NaN
     memcpy(&v, &value, sizeof v);
     return v;
 }
