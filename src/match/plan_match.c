@@ -566,6 +566,30 @@ done:
     return rc;
 }
 
+/* True for "model.layers.0.mlp.experts.3.up_proj". */
+static bool is_of_expert(const char *name)
+{
+    const char *at = strstr(name, ".experts.");
+    return at && at[strlen(".experts.")] >= '0' && at[strlen(".experts.")] <= '9';
+}
+
+/* Warns of experts whose output transformers would not load, or would load wrongly. */
+static void warn_experts(osh_ctx *cx, const osh_matching *p)
+{
+    int warned = -1; // scheme of the last warning
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->scheme_index <= warned || !is_of_expert(l->name)) continue;
+        const char *fault = osh_q_experts_fault(l->scheme);
+        if (fault)
+            osh_log(cx, OSH_LOG_WARN,
+                    "transformers 5.17 %s experts in %s (%s, such as %s): load the output with "
+                    "vLLM",
+                    fault, l->scheme->group_name, l->format->name, l->name);
+        if (fault) warned = l->scheme_index;
+    }
+}
+
 static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -592,6 +616,7 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     OSH_TRY(linears_order(cx, p));
     OSH_TRY(modules_refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
+    warn_experts(cx, p);
 done:
     osh_free(cx, first_of);
     return rc;

@@ -169,6 +169,9 @@ osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_
  * or CPU, transformers), or the reason why no engine does. stranger: name of an architecture whose
  * layers in these engines are not known; NULL: they are known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
+/* Returns what transformers 5.17 does wrong with experts in this scheme; static; NULL: it loads
+ * them. transformers stacks experts in one tensor and converts the codes of each; vLLM does not. */
+const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // views [n]: the modules of a model
     const char *const *names, *const *classes; // names; classes, NULL if they are unknown
     const int *which;                          // index of the scheme that each module really has;

@@ -465,3 +465,14 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
         e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "", e.cuda && e.cpu ? e.cpu : "",
         s->outputs.present && s->outputs.dynamic ? ", which leaves outputs as they are" : "");
 }
+
+const char *osh_q_experts_fault(const osh_q_scheme *s)
+{
+    const osh_q_args *w = &s->weights;
+    if (!w->present) return NULL;
+    if (w->type == OSH_Q_INT && s->inputs.present) return "does not load";
+    if (w->type == OSH_Q_INT) return w->symmetric ? NULL : "does not load";
+    if (w->scale_dtype == OSH_Q_SCALE_E8M0) return w->bits == 4 ? NULL : "does not load";
+    if (w->scale_dtype) return "drops the global scales of";
+    return s->inputs.present && !s->inputs.dynamic ? "drops the input scales of" : NULL;
+}
