@@ -55,6 +55,9 @@ typedef struct osh_batch {
     const int32_t *ids; // view of the caller's [n_tokens]
     /* view [n_values]: storage for outputs, moved to `values` when they are made; NULL: none */
     osh_tensor **into;
+    /* view [nodes]: the batch is the next piece of one sample; NULL: it has whole samples. Host
+     * only, without lanes and joins */
+    const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
@@ -154,6 +157,7 @@ typedef struct osh_exec_batch { // the batch of a peak
     /* with samples in parallel: tokens of the n_threads longest samples; 0: never by sample */
     int64_t at_once;
     int64_t longest;  // tokens of the longest sample
+    int64_t past;     // tokens of the one sample before this piece of it
     const bool *seen;          // view, as in the hooks
     const osh_exec_marks *marks; // view; NULL: allocated for this peak
 } osh_exec_batch;

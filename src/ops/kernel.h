@@ -48,6 +48,8 @@ typedef struct osh_tile {
  * caller frees the list (osh_free). */
 osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
                          int64_t N, int64_t tile_rows);
+/* Moves the tiles of a piece to their positions in the whole sample. past NULL: does nothing. */
+void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of a range of tiles that begins at `first`: the longest one of at most max_rows
  * rows, but at least one tile. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
