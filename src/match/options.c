@@ -278,6 +278,52 @@ const osh_field osh_eval_fields[] = {
     {0},
 };
 #undef ROW
+#define ROW(field) .name = #field, .offset = offsetof(osh_generate_options, field)
+const osh_field osh_generate_fields[] = {
+    {ROW(chat), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "the prompt is the message of a user: the model's chat template is applied"},
+    {ROW(max_new_tokens), .type = OSH_F_INT, .dflt = "128", .min = 1, .max = 1e9,
+     .doc = "tokens to generate, at most"},
+    {ROW(temperature), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 1e6,
+     .doc = "draw each token from the probabilities at this temperature; 0: take the most likely "
+            "token"},
+    {ROW(top_k), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
+     .doc = "with --temperature: draw from the k most likely tokens; 0: from all"},
+    {ROW(top_p), .type = OSH_F_FLOAT, .dflt = "1", .min = 0, .max = 1,
+     .doc = "with --temperature: draw from the most likely tokens whose probabilities together "
+            "reach p"},
+    {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
+     .doc = "with --temperature: decides what is drawn"},
+    {ROW(use_cache), .type = OSH_F_BOOL, .dflt = "true",
+     .doc = "keep what later tokens need of earlier ones, such as keys and values; false: run all "
+            "tokens again for each new one, which takes less memory and more time"},
+    {ROW(input_ids), .type = OSH_F_STR,
+     .doc = "token ids with commas between them, instead of a prompt; needs no tokenizer.json"},
+    {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
+     .doc = "day that the chat template is given"},
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "directory of architecture templates to use beside the built-in ones"},
+    {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
+     .doc = "bytes of memory for the whole program; weights that do not fit are read again for "
+            "each token; 0: what the machine has; changes no result"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
+     .doc = "0: one per core; changes no result"},
+    {ROW(device), .type = OSH_F_STR, .dflt = "auto", .values = "auto|cpu",
+     .doc = "where the model runs: always on the CPU in this version"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
+     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
+            "CPU's best"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "print JSON at the end: ids of the prompt, new ids, text, and why it stopped"},
+    {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false", .doc = "weights only"},
+    {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
+     .doc = "progress of the first pass on stderr"},
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
+     .doc = "messages on stderr"},
+    {0},
+};
+#undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
     {ROW(dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
