@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """man_options.py - makes the pages of docs/reference that come from the program's tables: the
-options of the manual page from `oneshot help all` and `oneshot help all eval`, the page as roff,
+options of the manual page from `oneshot help all` and `oneshot help all COMMAND`, the page as roff,
 man/oneshot-COMMAND.1 for each command, and command-line.md.
 
 oneshot.1.md is written by hand, except the lines between `<!-- oneshot help all -->` and `<!-- end
@@ -123,6 +123,7 @@ def reference(binary):
     page = ["# Reference", "", "Made by `scripts/man_options.py` from the tables of the program; `oneshot help` prints them, "
             "too. A value in brackets is", "the default.", ""]
     for title, command in (("Flags of `oneshot` and `oneshot plan`", ()), ("Flags of `oneshot eval`", ("eval",)),
+                           ("Flags of `oneshot generate`", ("generate",)),
                            ("Flags of `oneshot verify`", ("verify",)), ("Flags of `oneshot bench`", ("bench",))):
         page += [f"## {title}", "", table(run(binary, "help", "all", *command)), ""]
     for title, topic in (("Schemes", "schemes"), ("Modifiers of a recipe", "modifiers"), ("Architectures", "models"),

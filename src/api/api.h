@@ -5,6 +5,7 @@
 #define OSH_API_H
 #include "base/profile.h"
 #include "eval/eval.h"
+#include "eval/generate.h"
 #include "hub/hub.h"
 #include "math/isa.h"
 #include "match/options.h"

@@ -25,6 +25,7 @@ static const word words[] = {
     {OSH_FOREIGN_COMMAND, "oneshot", COMPRESS},
     {OSH_FOREIGN_COMMAND, "run", COMPRESS},
     {OSH_FOREIGN_COMMAND, "convert", COMPRESS},
+    {OSH_FOREIGN_COMMAND, "chat", "want `oneshot generate DIR --chat PROMPT`"},
     {OSH_FOREIGN_COMMAND, "list", "want `oneshot help models`, schemes or modifiers"},
     {OSH_FOREIGN_COMMAND, "models", "want `oneshot help models`"},
     {OSH_FOREIGN_COMMAND, "schemes", "want `oneshot help schemes`"},

@@ -18,6 +18,8 @@ struct osh_chat {
     char *special;       // own: JSON object with the variables that are equal for all rows
     char *date;          // own
     bool columns;
+    bool asks;    // the text ends where the model's answer begins
+    bool made_up; // the directory has no template
 };
 
 static const char no_template[] =
@@ -169,7 +171,7 @@ osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, con
         osh_log(cx, OSH_LOG_WARN,
                 "%s: no chat template: conversations become <|role|>, the text and eos_token",
                 model_dir);
-        chosen = no_template;
+        chosen = no_template, c->made_up = true;
     }
     if (!text) OSH_TRY(osh_jinja_new(cx, &c->template, chosen, strlen(chosen), "chat template"));
     else OSH_TRY(osh_jinja_new(cx, &c->template, text, n, "chat template"));
@@ -197,6 +199,9 @@ done:
     osh_chat_free(cx, c);
     return rc;
 }
+
+void osh_chat_ask(osh_chat *c) { c->asks = true; }
+bool osh_chat_has_template(const osh_chat *c) { return !c->made_up; }
 
 void osh_chat_free(osh_ctx *cx, osh_chat *c)
 {
@@ -290,6 +295,8 @@ osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const c
     } else if (!r.rc) {
         osh_jv messages = messages_of_row(&r, of_row, column);
         if (!r.rc) osh_jdict_set(&r, top.u.dict, osh_jv_word("messages"), messages);
+        if (!r.rc && c->asks)
+            osh_jdict_set(&r, top.u.dict, osh_jv_word("add_generation_prompt"), osh_jv_bool(true));
     }
     osh_jrun_vars(&r, top);
     if (!r.rc) osh_jinja_exec(&r, c->template->body);

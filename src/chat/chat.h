@@ -14,6 +14,9 @@ osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, con
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
+/* Sets add_generation_prompt, which is false: the text ends where the model's answer begins. */
+void osh_chat_ask(osh_chat *c);
+bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), or in `prompt`

@@ -9,6 +9,7 @@ typedef struct line { // a parsed command line
     union {
         osh_options run;
         osh_eval_options eval;
+        osh_generate_options generate;
         osh_bench_options bench;
         osh_verify_options verify;
         osh_check_options check;
@@ -53,5 +54,12 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 /* Kind of value: "FILE", "DIR", "SIZE", ...; "": a switch. */
 const char *osh_flag_kind(const osh_field *f);
 
+/* In generate.c: `oneshot generate`. */
+osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st);
+
+/* In main.c. osh_to_stdout is a sink that prints to stdout and escapes control characters except
+ * newlines; user: the out_state. */
+void osh_to_stdout(void *user, const char *text, size_t n);
+const char *osh_from_env(const char *name); // getenv
 osh_status osh_completion(osh_ctx *cx, const char *shell); // in complete.c
 #endif

@@ -21,7 +21,7 @@ const char *osh_flag_kind(const osh_field *f)
         {"dir", "DIR"},       {"reference", "DIR"},  {"recipe", "FILE"},    {"dataset", "FILE"},
         {"log_file", "FILE"}, {"profile", "FILE"},   {"per_token", "FILE"}, {"text_column", "KEY"},
         {"device", "PLACE"},  {"checkpoint", "NAME=SUBGRAPH"}, {"eval", "FILE"},
-        {"text_template", "JINJA"}, {"chat_date", "YYYY-MM-DD"},
+        {"text_template", "JINJA"}, {"chat_date", "YYYY-MM-DD"}, {"input_ids", "IDS"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], f->name)) return rows[i][1];
@@ -114,7 +114,7 @@ static void print_doc(const osh_field *f)
 
 void osh_help_usage(void)
 {
-    puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n\n"
+    puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n"
          "  oneshot --model DIR --scheme NAME|--recipe FILE [--dataset FILE] --output DIR\n"
          "  oneshot COMMAND ...");
     for (const command *c = osh_commands; c->name; c++)

@@ -65,7 +65,7 @@ static void put_stdout(out_state *st, const char *text, size_t n)
 
 /* Prints results and keeps line ends. Names may contain control characters, which a terminal obeys,
  * so these are escaped; JSON is already ASCII. */
-static void to_stdout(void *user, const char *text, size_t n)
+void osh_to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
     char part[PART + 1], shown[OSH_QUOTE_MOST * PART + 1];
@@ -217,13 +217,13 @@ static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
     return OSH_OK;
 }
 
-static const char *from_env(const char *name) { return getenv(name); }
+const char *osh_from_env(const char *name) { return getenv(name); }
 
 /* Sets the profile from ONESHOT_PROFILING if the command line names none. "1": a default name; "0"
  * or empty: none. */
 static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 {
-    const char *file = from_env("ONESHOT_PROFILING");
+    const char *file = osh_from_env("ONESHOT_PROFILING");
     if (opt->profile || !file || !*file || !strcmp(file, "0")) return OSH_OK;
     opt->profile = osh_strdup(cx, strcmp(file, "1") ? file : "oneshot_profile.yaml");
     return opt->profile ? OSH_OK : OSH_E_NOMEM;
@@ -231,60 +231,60 @@ static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 
 static osh_status run_compress(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_oneshot(cx, &l->options.run, to_stdout, st);
+    return osh_oneshot(cx, &l->options.run, osh_to_stdout, st);
 }
 static osh_status run_plan(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_show_plan(cx, &l->options.run, to_stdout, st);
+    return osh_show_plan(cx, &l->options.run, osh_to_stdout, st);
 }
 static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_show_graph(cx, &l->options.run, to_stdout, st);
+    return osh_show_graph(cx, &l->options.run, osh_to_stdout, st);
 }
 static osh_status run_verify(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_verify_output(cx, l->words[0], &l->options.verify, to_stdout, st);
+    return osh_verify_output(cx, l->words[0], &l->options.verify, osh_to_stdout, st);
 }
 static osh_status run_eval(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_eval(cx, &l->options.eval, to_stdout, st);
+    return osh_eval(cx, &l->options.eval, osh_to_stdout, st);
 }
 static osh_status run_bench(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_bench(cx, &l->options.bench, to_stdout, st);
+    return osh_bench(cx, &l->options.bench, osh_to_stdout, st);
 }
 static osh_status run_inspect(osh_ctx *cx, const line *l, out_state *st)
 {
     char *dir = NULL; // own
-    osh_status rc = osh_hub_model(cx, &dir, l->words[0], true, from_env);
-    if (!rc) rc = osh_inspect(cx, dir, l->json, to_stdout, st);
+    osh_status rc = osh_hub_model(cx, &dir, l->words[0], true, osh_from_env);
+    if (!rc) rc = osh_inspect(cx, dir, l->json, osh_to_stdout, st);
     osh_free(cx, dir);
     return rc;
 }
 static osh_status run_check_model(osh_ctx *cx, const line *l, out_state *st)
 {
     char *dir = NULL; // own
-    osh_status rc = osh_hub_model(cx, &dir, l->words[0], false, from_env);
-    if (!rc) rc = osh_check_model(cx, dir, &l->options.check, to_stdout, st);
+    osh_status rc = osh_hub_model(cx, &dir, l->words[0], false, osh_from_env);
+    if (!rc) rc = osh_check_model(cx, dir, &l->options.check, osh_to_stdout, st);
     osh_free(cx, dir);
     return rc;
 }
 static osh_status run_pull(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_pull(cx, l->words[0], from_env, to_stdout, st);
+    return osh_pull(cx, l->words[0], osh_from_env, osh_to_stdout, st);
 }
 static osh_status run_report(osh_ctx *cx, const line *l, out_state *st)
 {
     if (!l->n_words)
         return osh_fail(cx, OSH_E_USAGE, "report wants files that --profile wrote, got none");
-    return osh_report_profiles(cx, l->words, l->n_words, &l->options.report, to_stdout, st);
+    return osh_report_profiles(cx, l->words, l->n_words, &l->options.report, osh_to_stdout, st);
 }
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 {
     const char *model = l->options.run.model;
     if (!model) return osh_fail(cx, OSH_E_USAGE, "--model is not given");
     osh_mem_hold(cx, l->options.run.host_memory, 0);
-    osh_status rc = osh_tokenize(cx, model, l->words[0], !l->no_special_tokens, to_stdout, st);
+    osh_status rc = osh_tokenize(cx, model, l->words[0], !l->no_special_tokens, osh_to_stdout, st);
     return osh_mem_refused(cx, rc, l->options.run.host_memory);
 }
 
@@ -292,7 +292,7 @@ static osh_status run_doctor(osh_ctx *cx, const line *l, out_state *st)
 {
     (void)l;
     osh_status rc = osh_isa_of_process(cx, "auto");
-    return rc ? rc : osh_doctor(cx, to_stdout, st);
+    return rc ? rc : osh_doctor(cx, osh_to_stdout, st);
 }
 static osh_status run_help(osh_ctx *cx, const line *l, out_state *st)
 {
@@ -321,6 +321,11 @@ const command osh_commands[] = {
      .about = "Measures perplexity with the sequential engine. The last line on standard output "
               "is `perplexity X`.",
      .fields = osh_eval_fields, .run = run_eval},
+    {.name = "generate", .arguments = "DIR [PROMPT|-] [--chat] [--temperature T]",
+     .does = "prints the text that a model writes after a prompt",
+     .about = "Prints the new text as it comes, and nothing else, on standard output. Without "
+              "PROMPT, or with -, standard input is the prompt.",
+     .fields = osh_generate_fields, .most = 2, .run = osh_run_generate},
     {.name = "inspect", .arguments = "[--json] DIR",
      .does = "lists tensors, dtypes and schemes of a checkpoint", .most = 1,
      .want = "checkpoint directory", .more = "--json   prints JSON", .run = run_inspect},
@@ -447,7 +452,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(signals_listen(work, l, st));
     const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph};
-    rc = c->fields ? osh_names_find(cx, work, &named, from_env) : OSH_OK;
+    rc = c->fields ? osh_names_find(cx, work, &named, osh_from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // the work has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
@@ -464,7 +469,7 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
 {
     const char *name = argc > 1 ? argv[1] : "--help";
     osh_near near;
-    if (!strcmp(name, "--version")) return osh_about(cx, to_stdout, st);
+    if (!strcmp(name, "--version")) return osh_about(cx, osh_to_stdout, st);
     if (argc < 2) return osh_help_usage(), OSH_OK;
     bool known = osh_command_find(name) != NULL;
     if (name[0] == '-' || (!known && (strchr(name, '=') || osh_dir_exists(name)))) name = "";

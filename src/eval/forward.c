@@ -10,12 +10,6 @@
 #include "budget/cost.h"
 #include "tensor/device.h"
 
-typedef struct act_quant {
-    const osh_forward *f;
-    osh_tensor *copy; // own: the last rounded input
-    int first;        // first node of the subgraph that runs; earlier outputs are already rounded
-} act_quant;
-
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x)
 {
@@ -51,7 +45,7 @@ bool osh_forward_rounds_inputs(const osh_forward *f)
 static osh_status linear_round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                      const osh_batch *b)
 {
-    act_quant *a = user;
+    osh_forward_rounding *a = user;
     bool rounded = false;
     osh_status rc = osh_forward_round_input(cx, &a->copy, &rounded, a->f, node, *x);
     (void)b;
@@ -108,7 +102,8 @@ done:
     return rc;
 }
 
-static osh_status linear_round_output(osh_ctx *cx, const act_quant *a, int value, osh_tensor *x)
+static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a, int value,
+                                      osh_tensor *x)
 {
     const osh_graph *g = a->f->graph;
     const osh_tensor *scale, *zero;
@@ -124,12 +119,22 @@ static osh_status linear_round_output(osh_ctx *cx, const act_quant *a, int value
 static osh_status value_round(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
-    const act_quant *a = user;
+    const osh_forward_rounding *a = user;
     osh_status rc = linear_round_output(cx, a, value, b->values[value]);
     (void)x;
     if (rc || !a->f->cache || !a->f->cache[value]) return rc;
     return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source),
                                 a->f->cache[value], a->f->cache_zero[value]);
+}
+
+osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r)
+{
+    return (osh_exec_hooks){.linear_input = linear_round_input, .value = value_round, .user = r};
+}
+
+bool osh_forward_may_round(const osh_forward *f)
+{
+    return osh_source_n_quantized(f->source) > 0 || f->cache;
 }
 
 static osh_status forward_insert_rotations(osh_ctx *cx, osh_forward *f)
@@ -212,7 +217,7 @@ done:
     return rc;
 }
 
-static osh_exec_span part_span(const osh_forward *f, const osh_forward_part *p)
+osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p)
 {
     return (osh_exec_span){f->graph, p->s->first, p->s->n_nodes, p->run,
                            p->keep,  {0, 0},      p->routed};
@@ -228,7 +233,7 @@ static osh_status forward_count_work(osh_ctx *cx, void *user, const osh_forward_
 {
     priced *w = user;
     (void)cx;
-    osh_exec_span span = part_span(w->f, p);
+    osh_exec_span span = osh_forward_span(w->f, p);
     w->sum += osh_cost_of_nodes(&span, w->d);
     return OSH_OK;
 }
@@ -245,7 +250,7 @@ osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, cons
 typedef struct running { // a pass that runs
     osh_forward *f;              // view
     const osh_dataset *d;        // view
-    act_quant aq;
+    osh_forward_rounding aq;
     const osh_exec_hooks *hooks; // view; NULL: none
     osh_progress *pr;            // view
 } running;
@@ -259,7 +264,7 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
     const osh_subgraph *s = p->s;
     osh_progress *pr = k->pr;
     osh_weights *w = NULL; // own
-    osh_exec_span span = part_span(f, p);
+    osh_exec_span span = osh_forward_span(f, p);
     double work = osh_cost_of_nodes(&span, k->d);
     double tokens = (double)k->d->offsets[k->d->n];
     k->aq.first = s->first;
@@ -291,8 +296,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
     running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
-    osh_exec_hooks hooks = {
-        .linear_input = linear_round_input, .value = value_round, .user = &k.aq};
+    osh_exec_hooks hooks = osh_forward_hooks(&k.aq);
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
@@ -301,8 +305,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->batches[b]->first_sample = first;
         f->n_batches = b + 1;
     }
-    if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache))
-        k.hooks = &hooks;
+    if (quantize_activations && osh_forward_may_round(f)) k.hooks = &hooks;
     OSH_TRY(osh_forward_walk(cx, f, forward_run_part, &k));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_graph_need_head(cx, g, osh_source_checkpoint(f->source), "predictions"));
@@ -385,7 +388,7 @@ static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_
     int64_t now = c->before > after ? c->before : after;
     osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
     size_t passing = 0;
-    osh_exec_span span = part_span(c->f, p);
+    osh_exec_span span = osh_forward_span(c->f, p);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
     now += (int64_t)passing;
     if (osh_source_n_quantized(c->f->source)) // inputs are rounded in a copy

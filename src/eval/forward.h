@@ -28,6 +28,17 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
  * *copy is freed. */
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x);
+/* The activations that the model's scheme rounds: the user of osh_forward_hooks. */
+typedef struct osh_forward_rounding {
+    const osh_forward *f;
+    osh_tensor *copy; // own: the last rounded input
+    int first;        // first node of the subgraph that runs; earlier outputs are already rounded
+} osh_forward_rounding;
+/* Returns the hooks that round inputs and outputs of Linears, keys and values; r must outlive
+ * them. */
+osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
+/* True if the model was quantized, so that a run may need the hooks. */
+bool osh_forward_may_round(const osh_forward *f);
 bool osh_forward_rounds_inputs(const osh_forward *f); // true if the input of any Linear is rounded
 /* Runs the model over all samples of d and loads the head. pr->work_done grows by the work that
  * osh_forward_work returns. */
@@ -46,6 +57,7 @@ typedef struct osh_forward_part { // a subgraph of the pass, as osh_forward_choo
     bool *run, *keep; // views
     bool *routed; // view [s->n_nodes]: nodes that run on their expert's rows alone (graph/routed.h)
 } osh_forward_part;
+osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p);
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
 /* Calls `visit` for all subgraphs in order: to run them, or to count their memory or work. */
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,

@@ -376,6 +376,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
+    if (j->b->pasts) a.past = &j->b->pasts[node];
     osh_picked rows = {0}; // own
 
     OSH_TRY(osh_check_interrupt(cx));

@@ -58,6 +58,9 @@ typedef struct osh_batch {
     /* view [n_values]: storage for outputs. A tensor is moved to `values` when its value is made.
      * NULL: no storage. */
     osh_tensor **into;
+    /* view [nodes]: the batch is the next piece of one sample; NULL: it has whole samples. Host
+     * only, without lanes and joins */
+    const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
@@ -163,6 +166,7 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
      * sample. */
     int64_t at_once;
     int64_t longest;  // tokens of the longest sample
+    int64_t past;     // tokens of the one sample before this piece of it
     const bool *seen;          // view: as in the hooks
     const osh_exec_marks *marks; // view; NULL: allocated for this call
 } osh_exec_batch;

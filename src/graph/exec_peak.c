@@ -36,8 +36,9 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
         rows = osh_picked_bytes(w, t->n_tokens);
     }
     if (routed) rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
+    int64_t past = t->batch && n->op->next ? t->batch->past : 0;
     if (n->op->scratch)
-        scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
+        scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens + past, t->n_threads);
     /* The scratch is allocated in this number of blocks. */
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }

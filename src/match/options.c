@@ -280,6 +280,52 @@ const osh_field osh_eval_fields[] = {
     {0},
 };
 #undef ROW
+#define ROW(field) .name = #field, .offset = offsetof(osh_generate_options, field)
+const osh_field osh_generate_fields[] = {
+    {ROW(chat), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "takes the prompt as the message of a user and applies the model's chat template"},
+    {ROW(max_new_tokens), .type = OSH_F_INT, .dflt = "128", .min = 1, .max = 1e9,
+     .doc = "largest number of new tokens"},
+    {ROW(temperature), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 1e6,
+     .doc = "draws each token at this temperature. 0: takes the most likely token"},
+    {ROW(top_k), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
+     .doc = "draws from the k most likely tokens, with --temperature. 0: from all"},
+    {ROW(top_p), .type = OSH_F_FLOAT, .dflt = "1", .min = 0, .max = 1,
+     .doc = "draws from the most likely tokens that together have the probability p, with "
+            "--temperature"},
+    {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
+     .doc = "seed of the draws, with --temperature"},
+    {ROW(use_cache), .type = OSH_F_BOOL, .dflt = "true",
+     .doc = "keeps the keys, values and states of earlier tokens; false runs all tokens again for "
+            "each new one, which needs less memory and more time"},
+    {ROW(input_ids), .type = OSH_F_STR,
+     .doc = "token ids separated by commas, instead of a prompt; needs no tokenizer.json"},
+    {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
+     .doc = "date that chat templates print"},
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "directory with more architecture templates, beside the built-in ones"},
+    {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
+     .doc = "memory budget of the whole program; weights that do not fit are read again for each "
+            "token. 0: the memory that the machine has left. Changes no result"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
+     .doc = "number of threads. 0: one for each core. Changes no result"},
+    {ROW(device), .type = OSH_F_STR, .dflt = "auto", .values = "auto|cpu",
+     .doc = "the model runs on the CPU in this version"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
+     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
+            "bits"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "prints JSON at the end: ids of the prompt, new ids, text, and the reason for the end"},
+    {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "quantizes weights only, not activations"},
+    {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
+     .doc = "form of the progress of the first pass on standard error"},
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
+     .doc = "least severe messages on standard error"},
+    {0},
+};
+#undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
     {ROW(dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,

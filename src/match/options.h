@@ -74,6 +74,16 @@ typedef struct osh_eval_options {
 } osh_eval_options;
 extern const osh_field osh_eval_fields[];
 
+typedef struct osh_generate_options {
+    char *input_ids, *chat_date, *models_dir;
+    bool chat, json, use_cache, no_activation_quantization;
+    int64_t max_new_tokens, top_k, seed, threads;
+    double temperature, top_p;
+    int64_t host_memory; // bytes; 0: no budget
+    char *device, *isa, *progress, *log_level;
+} osh_generate_options;
+extern const osh_field osh_generate_fields[];
+
 typedef struct osh_bench_options {
     char *dir, *isa, *device;
     double seconds;

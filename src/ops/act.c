@@ -64,7 +64,7 @@ done:
 }
 
 const osh_op osh_op_act = {
-    .name = "act", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .name = "act", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .by_rows = true,

@@ -43,7 +43,7 @@ static osh_status add_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_add = {
-    .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1, .spreads = 3,
+    .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1, .spreads = 3, .each_token = true,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,

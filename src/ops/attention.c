@@ -16,7 +16,9 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
+#include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static const osh_field attrs[] = {
     {"n_heads", OSH_F_INT, offsetof(osh_attention_attr, n_heads), NULL, 1, 1e6, "H, query heads",
@@ -209,12 +211,41 @@ done:
     return rc;
 }
 
+/* The state is keys, then values: [room, K*Dh] each, in the dtype of the model. */
+static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                              osh_dtype dt)
+{
+    (void)attr;
+    return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
+}
+
+/* Adds the keys and values of the piece to the state, and attends to all that are there. */
+static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
+{
+    const osh_op_past *past = a->past;
+    osh_op_args all = *a;
+    osh_tensor kv[2]; // views of the state
+
+    for (int k = 0; k < 2; k++) {
+        const osh_tensor *x = a->in[1 + k];
+        int64_t n = osh_rows(x), shape[2] = {past->n + n, osh_width(x)};
+        size_t row = (size_t)shape[1] * osh_dtype_bytes(x->dtype);
+        char *state = (char *)past->state + (size_t)k * (size_t)past->room * row;
+        assert(shape[0] <= past->room);
+        memcpy(state + (size_t)past->n * row, x->data, (size_t)n * row);
+        kv[k] = osh_tensor_view(x->dtype, 2, shape, state);
+        all.in[1 + k] = &kv[k];
+    }
+    return osh_attention_cpu(cx, &all);
+}
+
 const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1, .spreads = 5,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
+    .next = attention_next, .state = attention_state,
     .scratch_cuda = osh_attention_cuda_scratch,
     .writes = true,
     .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
@@ -236,6 +267,7 @@ const osh_op osh_op_attention_sinks = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
+    .next = attention_next, .state = attention_state,
     .scratch_cuda = osh_attention_sinks_cuda_scratch,
     .writes = true,
     .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,

@@ -42,6 +42,16 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
+/* Returns channel c of a row. Rows before the first of a piece are in its state, [K - 1, C]. */
+static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
+{
+    const osh_tensor *x = j->a->in[0];
+    int64_t C = osh_width(x), K = ((const osh_conv1d_attr *)j->a->attr)->kernel;
+    if (row >= 0) return osh_elem(x, row * C + c);
+    size_t at = (size_t)((K - 1 + row) * C + c);
+    return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
+}
+
 /* Computes channels [c, c + n) of a tile. The ring holds the last K rows. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
@@ -55,7 +65,7 @@ static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t 
     memset(ring, 0, sizeof ring);
     for (int64_t r = -before; r < t->n; r++) {
         int64_t row = t->row + r, slot = (t->pos + r) % K;
-        osh_to_f32(ring[slot], osh_elem(x, row * C + c), x->dtype, n);
+        osh_to_f32(ring[slot], conv_row(j, row, c), x->dtype, n);
         for (int64_t i = 0; r >= 0 && i < n; i++) {
             double sum = bias[i];
             for (int64_t k = 0; k < K; k++)
@@ -77,6 +87,27 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
+/* Moves the last K - 1 rows of the sample into the state. */
+static void conv_keep_rows(const osh_op_args *a)
+{
+    const osh_tensor *x = a->in[0];
+    int64_t N = osh_rows(x), keep = ((const osh_conv1d_attr *)a->attr)->kernel - 1;
+    size_t row = (size_t)osh_width(x) * osh_dtype_bytes(x->dtype);
+    int64_t old = osh_max64(0, keep - N), fresh = keep - old;
+    char *state = a->past->state;
+    memmove(state, state + (size_t)fresh * row, (size_t)old * row);
+    memcpy(state + (size_t)old * row, (const char *)x->data + (size_t)(N - fresh) * row,
+           (size_t)fresh * row);
+}
+
+static size_t conv1d_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                           osh_dtype dt)
+{
+    (void)n_tokens;
+    return (size_t)((((const osh_conv1d_attr *)attr)->kernel - 1) * in_width[0]) *
+           osh_dtype_bytes(dt);
+}
+
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -85,8 +116,10 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     conv_job j = {.a = a};
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
+    osh_tiles_move(tiles, n_tiles, a->past);
     j.tiles = tiles;
     OSH_TRY(osh_parallel_for(cx, n_tiles, conv_chunk, &j));
+    if (a->past) conv_keep_rows(a);
 done:
     osh_free(cx, tiles);
     return rc;
@@ -179,6 +212,6 @@ const osh_op osh_op_conv1d = {
     .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12,
-    .scratch = scratch,
+    .scratch = scratch, .next = ref, .state = conv1d_state,
     .grad = {[OSH_REF] = conv1d_grad_ref}, .grad_scratch = conv1d_grad_scratch,
 };

@@ -64,7 +64,7 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 }
 
 const osh_op osh_op_embedding = {
-    .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1,
+    .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU needs no
                                                                             // column: this is a

@@ -161,7 +161,7 @@ static size_t gated_norm_grad_scratch(const void *attr, const int64_t *in_width,
 }
 
 const osh_op osh_op_gated_norm = {
-    .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1,
+    .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_elementwise_scratch,

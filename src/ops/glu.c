@@ -107,7 +107,7 @@ static osh_status glu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_glu = {
-    .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,

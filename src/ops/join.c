@@ -98,7 +98,7 @@ static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_join = {
-    .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU needs no column:
                                                                        // this is a copy

@@ -106,6 +106,11 @@ osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const os
     return OSH_OK;
 }
 
+void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past)
+{
+    for (int64_t t = 0; past && t < n_tiles; t++) tiles[t].pos += past->n, tiles[t].len += past->n;
+}
+
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows)
 {
     int64_t end = first, rows = 0;

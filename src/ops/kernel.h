@@ -51,6 +51,8 @@ typedef struct osh_tile {
  * frees the list (osh_free). */
 osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
                          int64_t N, int64_t tile_rows);
+/* Moves the tiles of a piece to their positions in the whole sample. past NULL: does nothing. */
+void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of the longest range of tiles that begins at `first` and has at most max_rows
  * rows. The range has at least one tile. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);

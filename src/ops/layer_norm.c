@@ -106,7 +106,7 @@ done:
 }
 
 const osh_op osh_op_layer_norm = {
-    .name = "layer_norm", .n_in = 1, .n_weights = 2, .n_out = 1, .spreads = 1,
+    .name = "layer_norm", .n_in = 1, .n_weights = 2, .n_out = 1, .spreads = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_layer_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},

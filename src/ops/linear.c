@@ -108,7 +108,7 @@ done:
 }
 
 const osh_op osh_op_linear = {
-    .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
     .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = osh_linear_cuda_scratch,

@@ -279,7 +279,7 @@ static size_t moe_gate_grad_scratch(const void *attr, const int64_t *in_width, i
 }
 
 const osh_op osh_op_moe_gate = {
-    .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_gate_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_gate_grad_ref},

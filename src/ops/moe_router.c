@@ -146,7 +146,7 @@ static osh_status moe_router_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_moe_router = {
-    .name = "moe_router", .n_in = 1, .n_weights = 1, .n_out = 1,
+    .name = "moe_router", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_router_grad_ref},

@@ -61,6 +61,11 @@ osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a)
 {
     osh_op_fn fn = op->run[OSH_CPU] ? op->run[OSH_CPU] : op->run[OSH_REF];
     if (a->out[0]->device) fn = op->run[OSH_CUDA];
+    if (a->past && !op->each_token) {
+        if (!op->next || a->out[0]->device)
+            return osh_fail(cx, OSH_E_INTERNAL, "%s does not run a sample in pieces", op->name);
+        fn = op->next;
+    }
     if (!fn) return osh_fail(cx, OSH_E_INTERNAL, "%s has no kernel for a device", op->name);
     osh_status rc = fn(cx, a);
 

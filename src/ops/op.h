@@ -31,6 +31,14 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
+/* The earlier tokens of a sample that runs in pieces: row r of in[] is token n + r of it. The state
+ * is 0 before the first piece; an op that runs a piece updates it. */
+typedef struct osh_op_past {
+    int64_t n;    // tokens of the pieces before this one
+    int64_t room; // most tokens of all pieces together
+    void *state;  // osh_op.state bytes; view. NULL: the op has no state
+} osh_op_past;
+
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
@@ -40,6 +48,7 @@ typedef struct osh_op_args {
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows;             // for ops with by_rows on a device: rows to compute; NULL:
                                          // all
+    const osh_op_past *past; // on the host: in[] is the next piece of a sample; NULL: whole samples
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
@@ -106,6 +115,12 @@ typedef struct osh_op {
                         // that of in[0]
     bool f32_out;       // out[0] is F32 for every compute dtype: the op that reads it rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
+    /* A sample can run in pieces if each op that runs has `each_token` or `next`. */
+    bool each_token;    // a token's outputs depend neither on other tokens nor on its position
+    osh_op_fn next;     // runs the piece of a sample that a->past describes, on the host
+    /* Bytes of the state of a sample of at most n_tokens tokens; NULL: `next` needs no state. dt:
+     * the dtype of in[0]. */
+    size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
 /* Returns bit k of op->spreads, or false if attributes of the op bound in[k]. */
@@ -114,7 +129,7 @@ const osh_op *osh_op_find(const char *name); // NULL: no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL if there is none), else the fastest
- * kernel of the host. */
+ * kernel of the host. With a->past it runs `next`. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad needs for
  * n_tokens tokens. */

@@ -55,6 +55,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t n_tiles = 0;
     osh_tile *tiles = NULL; // own
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
+    osh_tiles_move(tiles, n_tiles, a->past);
     void *job[2] = {(void *)(uintptr_t)a, tiles};
     OSH_TRY(osh_parallel_for(cx, n_tiles, position_scale_chunk, job));
 done:
@@ -90,5 +91,5 @@ const osh_op osh_op_position_scale = {
     .name = "position_scale", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_position_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_position_scale_cuda)},
-    .tol = 1e-12, .scratch = scratch, .grad = {[OSH_REF] = position_scale_grad_ref},
+    .tol = 1e-12, .scratch = scratch, .next = ref, .grad = {[OSH_REF] = position_scale_grad_ref},
 };

@@ -63,6 +63,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     positions_job j = {.a = a};
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
+    osh_tiles_move(tiles, n_tiles, a->past);
     for (int64_t t = 0; t < n_tiles; t++)
         if (tiles[t].len + at->offset > at->rows)
             OSH_FAIL(cx, OSH_E_FORMAT, "a sample has %lld tokens, and the model has %lld positions",
@@ -105,5 +106,5 @@ const osh_op osh_op_positions = {
     .name = "positions", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_positions_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_positions_cuda)},
-    .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = positions_grad_ref},
+    .tol = 0, .scratch = scratch, .next = ref, .grad = {[OSH_REF] = positions_grad_ref},
 };

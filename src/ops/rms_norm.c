@@ -113,7 +113,7 @@ done:
 }
 
 const osh_op osh_op_rms_norm = {
-    .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1, .spreads = 1,
+    .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1, .spreads = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},

@@ -150,7 +150,7 @@ const osh_op osh_op_rope = {
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the graph computes the
                                                                         // attributes
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
-    .tol = 1e-12, .scratch = osh_rope_scratch,
+    .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,
     .scratch_cuda = osh_rope_cuda_scratch,
     .writes = true, .in_place_grad = true,
     .grad = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,

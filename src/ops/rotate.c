@@ -139,6 +139,7 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 
 const osh_op osh_op_rotate = {
     .name = "rotate", .n_in = 1, .n_weights = 1, .n_out = 1, .attr_bytes = sizeof(osh_rotate_attr),
+    .each_token = true,
     .infer = infer,
     .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = rotate_grad_ref},
     .in_place = true,

@@ -43,7 +43,7 @@ static osh_status scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_scale = {
-    .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,

@@ -18,6 +18,8 @@ typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_att
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // cpu/delta_rule.c
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
+size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                            osh_dtype dt);
 osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // cpu/delta_rule_grad.c
 size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, int n_threads);
@@ -35,6 +37,8 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a); // cpu/ssm_scan.c
 size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);
+size_t osh_ssm_scan_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                          osh_dtype dt);
 osh_status osh_ssm_scan_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // cpu/ssm_scan_grad.c
 size_t osh_ssm_scan_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                  int64_t n_tokens, int n_threads);

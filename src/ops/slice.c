@@ -88,7 +88,7 @@ static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_slice = {
-    .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU needs no column:
                                                                         // this is a copy

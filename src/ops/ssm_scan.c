@@ -231,6 +231,7 @@ const osh_op osh_op_ssm_scan = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
     .tol = 1e-11, .f32_out = true, .scratch = osh_ssm_scan_scratch,
+    .next = osh_ssm_scan_cpu, .state = osh_ssm_scan_state,
     .scratch_cuda = osh_ssm_scan_cuda_scratch,
     .grad = {[OSH_REF] = ssm_scan_grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu},
     .grad_scratch = osh_ssm_scan_grad_scratch,

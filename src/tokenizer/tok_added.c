@@ -376,3 +376,18 @@ done:
     osh_tok_added_free(cx, a);
     return rc;
 }
+
+osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
+                              osh_status (*fn)(osh_ctx *cx, void *user,
+                                               const osh_tok_added_token *t),
+                              void *user)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < a->n; i++) {
+        const token *k = &a->tokens[i];
+        OSH_TRY(fn(cx, user,
+                   &(osh_tok_added_token){k->id, token_content(a, k), k->n, k->special}));
+    }
+done:
+    return rc;
+}

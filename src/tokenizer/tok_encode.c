@@ -403,3 +403,5 @@ int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t)
 
     return (int64_t)(a > b ? a : b) + 1;
 }
+
+const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t) { return t->added; }

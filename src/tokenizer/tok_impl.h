@@ -256,6 +256,18 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
                                osh_tok_work *w);
+typedef struct osh_tok_added_token {
+    int32_t id;
+    const char *content; // view [n]
+    size_t n;
+    bool special;
+} osh_tok_added_token;
+/* Calls fn for each added token, in the order of the file. */
+osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
+                              osh_status (*fn)(osh_ctx *cx, void *user,
+                                               const osh_tok_added_token *t),
+                              void *user);
+const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t); // view
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // highest id; -1: no tokens
 /* Sets *at to the last position in the second half of s, before its last character, where s may be
  * cut. For any text that follows, no token of the set touches this position or removes white space

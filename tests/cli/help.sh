@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
-for c in '' plan verify eval inspect check-model graph tokenize report bench doctor help completion; do
+for c in '' plan verify eval generate inspect check-model graph tokenize report bench doctor help completion; do
     "$ONESHOT" $c --help >help
     awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > 48 || NR < 3 }' help || fail "$c --help: $(cat help)"
     [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -q "^$c " usage || fail "$c is not in the usage"; }
@@ -93,7 +93,7 @@ for shell in zsh fish; do
         grep -qF -- "$want" completion.$shell || fail "$shell: $flag is missing"
     done < <(grep -o -- '^  --[a-z-]*' all)
     grep -q 'auto line json none' completion.$shell
-    for c in plan verify eval inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
+    for c in plan verify eval generate inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
 done
 [ $(($(tr -cd "'" <completion.zsh | wc -c) % 2)) = 0 ] && [ $(($(tr -cd "'" <completion.fish | wc -c) % 2)) = 0 ] || fail "quotes"
 

@@ -27,6 +27,12 @@ held "a row" 48 "${job[@]}" --dataset line.jsonl
 held "its plan" 48 plan "${job[@]}" --dataset line.jsonl
 held "a text" 48 eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none
 held "ids" 24 tokenize --model "$model" line.txt
+# A prompt is held whole, so one that is too long for the budget is refused.
+code=0
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" generate "$model" --host-memory 20MiB <line.txt >got 2>err || code=$?
+[ "$SANITIZED" ] || { [ $code = 2 ] && grep -q 'while holding --host-memory 20MiB' err; } || fail "a prompt of $size bytes: $code, $(cat err)"
+read -r peak _ <watched
+[ "$SANITIZED" ] || [ $peak -le $((24 << 20)) ] || fail "a prompt takes $peak bytes"
 # The first tokens of a long text are those of a text of just that length.
 head -c 4000 line.txt >begin.txt
 want=$("$ONESHOT" eval --model "$model" --dataset begin.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)

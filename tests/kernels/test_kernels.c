@@ -5,6 +5,7 @@
  * the bytes of three, and each attribute matters: its case differs from the same case without
  * it. */
 #include "card.h"
+#include "ops/rope.h"
 #include "ops/scan.h"
 
 typedef struct op_case {
@@ -454,6 +455,72 @@ static void test_same_bytes(void **state)
     }
     osh_ctx_free(three);
     osh_ctx_free(one);
+}
+
+/* Runs rows [from, end) as the next piece of one sample. */
+static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, const osh_op_past *past,
+                            int64_t end)
+{
+    osh_tensor in[3], out = r->out.t;
+    osh_op_args a = r->a;
+    for (int i = 0; i < op->n_in; i++) {
+        in[i] = r->in[i].t;
+        in[i].shape[0] = end - past->n;
+        in[i].data = osh_elem(&in[i], past->n * (in[i].ndim > 1 ? in[i].shape[1] : 1));
+        a.in[i] = &in[i];
+    }
+    out.shape[0] = end - past->n;
+    out.data = osh_elem(&out, past->n * out.shape[1]);
+    a.out[0] = &out, a.seqs = NULL, a.past = past;
+    return osh_op_run(cx, op, &a);
+}
+
+/* A sample in pieces, two of them of one token, gives what the whole sample gives. Each op has
+ * either `each_token` or `next`. */
+static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find(c->op);
+    const int64_t ends[] = {1, 2, c->n / 2, c->n - 1, c->n};
+    op_run whole, parts;
+    assert_true(op->each_token != (op->next != NULL));
+    op_run_open(cx, &whole, c, dt);
+    op_run_open(cx, &parts, c, dt);
+    whole.a.seqs = NULL;
+    assert_int_equal(osh_op_run(cx, op, &whole.a), OSH_OK);
+    size_t bytes = op->state ? op->state(c->attr, c->in, c->n, dt) : 0;
+    osh_op_past past = {.room = c->n, .state = osh_calloc(cx, bytes + GUARD, 1)};
+    memset((char *)past.state + bytes, 0xA5, GUARD);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (ends[i] <= past.n || ends[i] > c->n) continue;
+        assert_int_equal(piece_run(cx, op, &parts, &past, ends[i]), OSH_OK);
+        past.n = ends[i];
+    }
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(((unsigned char *)past.state)[bytes + (size_t)i], 0xA5);
+    osh_free(cx, past.state);
+    double e = nmse(&parts.out.t, &whole.out.t), tol = tol_of(op->tol, dt) + 1e-13;
+    if (!(e <= tol))
+        fail_msg("%s [%lld, %lld] %s in pieces: NMSE %g, want %g", c->op, (long long)c->n,
+                 (long long)c->out, osh_dtype_name(dt), e, tol);
+    op_run_close(cx, &parts);
+    op_run_close(cx, &whole);
+}
+
+static void test_in_pieces(void **state)
+{
+    (void)state;
+    if (card_alone()) return;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const op_case *c = &cases[i];
+        /* the frequencies of a long sample depend on its length */
+        if (!strcmp(c->op, "rope") && osh_rope_key(c->attr, c->n)) continue;
+        check_pieces(cx, c, OSH_F32);
+        check_pieces(cx, c, OSH_BF16);
+    }
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
 }
 
 /* The scratch that the table predicts covers the scratch of the fast kernel, and the predicted
@@ -966,6 +1033,7 @@ int main(void)
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref),
+        cmocka_unit_test(test_in_pieces),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_scratch_and_shapes),
         cmocka_unit_test(test_torture),

@@ -1,6 +1,7 @@
 /* test_base_alloc.c - tests counting, alignment, overflow and injected failures. */
 #include "torture.h"
 
+#include "base/available.h"
 #include "base/rng.h"
 
 #include <stdio.h>
@@ -126,6 +127,7 @@ static void peak_of_the_process(void **state)
     char *p = osh_alloc(cx, (size_t)64 << 20);
     memset(p, 1, (size_t)64 << 20);
     assert_true(osh_rss_peak() >= ((int64_t)64 << 20));
+    assert_true(osh_mem_available() > 0);
     osh_free(cx, p);
     osh_ctx_free(cx);
 }

@@ -49,6 +49,7 @@ typedef struct attention_job {
     way way;
     const osh_tile *tiles;
     int64_t n_tiles, longest; // n_tiles; longest: tokens of the longest sample
+    int64_t past;             // rows of keys before those of the first query
     const float *sinks;       // [H]; NULL: no sinks
     attention_worker *workers;
 } attention_job;
@@ -288,7 +289,7 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
 {
     int64_t heads = heads_per_kv_head(o->at);
 
-    pack_pairs(me, j, o->t->row - o->t->pos, kv_head, o->t->pos + o->t->n);
+    pack_pairs(me, j, j->past + o->t->row - o->t->pos, kv_head, o->t->pos + o->t->n);
     for (int64_t h = kv_head * heads; h < (kv_head + 1) * heads; h++)
         for (int64_t r = 0; r < o->t->n; r += BAND)
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
@@ -304,7 +305,7 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     attention_worker *me = &j->workers[worker];
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
     int64_t kv_head = chunk / j->n_tiles, heads = heads_per_kv_head(at), Dh = at->head_dim,
-            sample = t->row - t->pos;
+            sample = j->past + t->row - t->pos;
     rows_of o = {t, heads * t->n, at, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
                  (float)at->softcap, j->a->in[0]->dtype,
                  j->sinks ? j->sinks + kv_head * heads : NULL};
@@ -369,6 +370,8 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     if (how == BLAS) OSH_TRY(osh_blas_open(cx));
     OSH_TRY(
         osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
+    osh_tiles_move(tiles, j.n_tiles, a->past);
+    j.past = a->past ? a->past->n : 0;
     for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > j.longest) j.longest = tiles[t].len;
     int64_t each = attention_floats(at, how, j.longest), keys = pad_cols(j.longest);

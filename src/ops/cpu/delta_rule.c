@@ -108,11 +108,24 @@ static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, flo
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     osh_delta_room m = osh_delta_room_at(at, room);
+    size_t each = (size_t)(at->k_dim * osh_pad8(at->v_dim));
+    float *state = a->past ? (float *)a->past->state + (size_t)h * each : NULL;
+    if (state) memcpy(m.S, state, each * sizeof *state);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         osh_delta_token now = osh_delta_load(a->in, at, &m, t, h, dt);
         osh_delta_step(&m, at, now.gates);
         osh_from_f32(osh_elem(a->out[0], (t * at->v_heads + h) * at->v_dim), dt, m.y, at->v_dim);
     }
+    if (state) memcpy(state, m.S, each * sizeof *state);
+}
+
+/* The matrices of all heads. */
+size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                            osh_dtype dt)
+{
+    const osh_delta_rule_attr *at = attr;
+    (void)in_width, (void)n_tokens, (void)dt;
+    return (size_t)(at->v_heads * at->k_dim * osh_pad8(at->v_dim)) * sizeof(float);
 }
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a)

@@ -14,8 +14,8 @@ typedef struct rope_job {
     osh_tensor *y;
     const osh_tile *tiles;
     const float *inv_freq; // [half]
-    float *cos, *sin;      // [positions, half]
-    int64_t n_pos, half;
+    float *cos, *sin;      // [positions, half], from position `from` on
+    int64_t from, n_pos, half;
     float *rows;           // [threads, width]
     float way;             // 1: rotates; -1: rotates in the other direction
 } rope_job;
@@ -24,18 +24,18 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
 {
     const rope_job *j = user;
     float scaling = (float)j->at->attention_scaling;
-    int64_t end = osh_min64(j->n_pos, (chunk + 1) * ROWS), padded = osh_pad8(j->half);
+    int64_t half = j->half, end = osh_min64(j->n_pos, (chunk + 1) * ROWS), padded = osh_pad8(half);
     double angle[OSH_ROPE_MAX_FREQS] = {0};
     float s[OSH_ROPE_MAX_FREQS], c[OSH_ROPE_MAX_FREQS];
 
     (void)cx, (void)worker;
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
-        for (int64_t i = 0; i < j->half; i++)
-            angle[i] = j->inv_freq[i] * (float)pos; // the product is rounded to f32
+        for (int64_t i = 0; i < half; i++)
+            angle[i] = j->inv_freq[i] * (float)(j->from + pos); // rounded to f32
         osh_span_sincos(s, c, angle, padded);
-        for (int64_t i = 0; i < j->half; i++) {
-            j->cos[pos * j->half + i] = c[i] * scaling;
-            j->sin[pos * j->half + i] = s[i] * scaling * j->way;
+        for (int64_t i = 0; i < half; i++) {
+            j->cos[pos * half + i] = c[i] * scaling;
+            j->sin[pos * half + i] = s[i] * scaling * j->way;
         }
     }
     return OSH_OK;
@@ -70,7 +70,8 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     (void)cx;
     for (int64_t r = 0; r < t->n; r++) {
         float factor = osh_round_to(osh_rope_position_factor(j->at, t->pos + r), dt);
-        const float *from_c = j->cos + (t->pos + r) * half, *from_s = j->sin + (t->pos + r) * half;
+        int64_t at_table = (t->pos + r - j->from) * half;
+        const float *from_c = j->cos + at_table, *from_s = j->sin + at_table;
         for (int64_t i = 0; i < half; i++)
             c[i] = osh_round_to(from_c[i], at), s[i] = osh_round_to(from_s[i], at);
         osh_to_f32(row, osh_elem(j->x, (t->row + r) * width), dt, width);
@@ -110,22 +111,24 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     osh_status rc = OSH_OK;
     const osh_rope_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), half = at->rotary_dim / 2;
-    int64_t n_tiles = 0, end = 0, longest = 0;
+    int64_t n_tiles = 0, end = 0, longest = 0, from = a->past ? a->past->n : 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
     osh_tile *tiles = NULL;            // own
     float *table = NULL, *rows = NULL; // own: table [2, longest sample, half]; rows [threads,
                                        // width]
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
+    osh_tiles_move(tiles, n_tiles, a->past);
     for (int64_t t = 0; t < n_tiles; t++)
-        if (tiles[t].len > longest) longest = tiles[t].len;
+        if (tiles[t].len - from > longest) longest = tiles[t].len - from;
     OSH_NEW(cx, table, rope_table_floats(at, longest));
     OSH_NEW(cx, rows, rope_rows_floats(width, osh_threads(cx)));
     for (int64_t first = 0; first < n_tiles; first = end) {
         rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first,
                       .inv_freq = inv_freq, .cos = table, .sin = table + longest * half,
-                      .half = half, .rows = rows, .way = way};
+                      .from = from, .half = half, .rows = rows, .way = way};
         end = rope_same_freqs(at, tiles, n_tiles, first, &j.n_pos);
+        j.n_pos -= from;
         osh_rope_freqs(inv_freq, at, tiles[first].len);
         OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), rope_table_chunk, &j));
         OSH_TRY(osh_parallel_for(cx, end - first, rope_turn_chunk, &j));

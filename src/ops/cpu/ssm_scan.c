@@ -77,7 +77,10 @@ static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, floa
     float gates[2];
     osh_scan_room m = osh_scan_room_at(at, room);
     osh_scan_head head = osh_scan_head_of(a->in, at, h);
+    size_t each = (size_t)(at->state * osh_pad8(P));
+    float *state = a->past ? (float *)a->past->state + (size_t)h * each : NULL;
 
+    if (state) memcpy(m.Z, state, each * sizeof *state);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         osh_scan_load(gates, &head, &m, t, x->dtype);
         osh_scan_step(&m, at, gates);
@@ -85,6 +88,16 @@ static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, floa
         for (int64_t p = 0; p < P; p++) m.y[p] += head.weights[1] * m.x[p];
         memcpy(osh_elem(a->out[0], (t * at->heads + h) * P), m.y, (size_t)P * sizeof *m.y);
     }
+    if (state) memcpy(state, m.Z, each * sizeof *state);
+}
+
+/* The vectors of all heads. */
+size_t osh_ssm_scan_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
+                          osh_dtype dt)
+{
+    const osh_ssm_scan_attr *at = attr;
+    (void)in_width, (void)n_tokens, (void)dt;
+    return (size_t)(at->heads * at->state * osh_pad8(at->head_dim)) * sizeof(float);
 }
 
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a)

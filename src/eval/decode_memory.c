@@ -1,0 +1,141 @@
+/* decode_memory.c - predicts the host memory of a generation.
+ *
+ *   host = base + states + weights that stay + max over subgraphs and head of
+ *          (its values and scratch + its weights, unless they stay)
+ *
+ * Weights stay in the order of the subgraphs as long as the sum fits. With a budget that holds none
+ * of them, one subgraph at a time is in memory. */
+#include "eval/decode_memory.h"
+
+#include "base/available.h"
+#include "math/isa.h"
+
+enum { SMALL_BYTES = 2 << 20 }; // lists
+
+typedef struct need { // a subgraph, or the head
+    int64_t weights, work; // bytes
+} need;
+
+typedef struct sums {
+    const osh_decode_sizes *s;
+    const osh_decode_want *want;
+    need *of;        // own [parts + 1]
+    bool *before;    // own [values]: values that enter the subgraph
+    int64_t reading; // bytes to read a weight
+    int64_t base;    // bytes beside the subgraphs
+} sums;
+
+static double least_mib(int64_t peak)
+{
+    return (double)((peak + OSH_ISA_NOISE_BYTES + (1 << 20) - 1) >> 20);
+}
+
+/* *work is raised to the bytes of the subgraph for a piece of n tokens after `past` others. */
+static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const osh_forward_part *p,
+                              int64_t n, int64_t past)
+{
+    osh_status rc = OSH_OK;
+    const osh_forward *f = t->s->f;
+    const osh_graph *g = f->graph;
+    osh_exec_span span = osh_forward_span(f, p);
+    osh_exec_batch one = {.n_tokens = n, .n_threads = osh_threads(cx), .past = past};
+    int64_t width = 0, before = 0;
+    size_t passing = 0;
+    for (int v = 0; v < g->n_values; v++)
+        if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
+    osh_forward_weight_bytes(f, p->s, p->run, &width);
+    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
+    if (osh_forward_may_round(f)) // inputs are rounded in a copy
+        passing += osh_mem_gross((size_t)(n * width) * osh_dtype_bytes(g->dtype));
+    if ((int64_t)passing > *work) *work = (int64_t)passing;
+    if (before + t->reading > *work) *work = before + t->reading;
+done:
+    return rc;
+}
+
+static osh_status part_count(osh_ctx *cx, void *user, const osh_forward_part *p)
+{
+    osh_status rc = OSH_OK;
+    sums *t = user;
+    const osh_graph *g = t->s->f->graph;
+    need *to = &t->of[p->index];
+    int64_t width = 0;
+    to->weights = osh_forward_weight_bytes(t->s->f, p->s, p->run, &width);
+    OSH_TRY(piece_count(cx, &to->work, t, p, t->s->n_first, 0));
+    if (t->s->pieces) OSH_TRY(piece_count(cx, &to->work, t, p, 1, t->want->room - 1));
+    for (int v = 0; v < g->n_values; v++) t->before[v] = p->keep[v] && v != g->input_ids;
+done:
+    return rc;
+}
+
+static void head_count(need *to, const sums *t, int n_threads)
+{
+    const osh_graph *g = t->s->f->graph;
+    const osh_node *n = &g->nodes[g->head];
+    int64_t V = g->weights[n->w[0]].shape[0], in_width = g->values[g->hidden].width;
+    size_t scratch =
+        n->op->scratch ? n->op->scratch(n->attr, &in_width, V, 1, n_threads) : 0;
+    to->weights =
+        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(t->s->f->source), n->w[0]);
+    to->work = (int64_t)osh_value_gross(g, g->hidden, t->s->n_first) + t->reading +
+               2 * (int64_t)osh_mem_gross(scratch) +
+               (int64_t)osh_tensor_gross((size_t)V * sizeof(float)) +
+               (int64_t)osh_tensor_gross((size_t)in_width * sizeof(float));
+}
+
+/* Returns the peak with the weights that stay. */
+static int64_t sums_peak(const sums *t, const bool *stays)
+{
+    int64_t kept = 0, most = 0;
+    for (int i = 0; i <= t->s->f->parts->n; i++) {
+        int64_t here = t->of[i].work + (stays[i] ? 0 : t->of[i].weights);
+        if (stays[i]) kept += t->of[i].weights;
+        if (here > most) most = here;
+    }
+    int64_t peak = t->base + kept + most;
+    return peak > t->want->load ? peak : t->want->load;
+}
+
+static osh_status sums_fill(osh_ctx *cx, sums *t, int64_t uncounted)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->s->f->graph;
+    int n = t->s->f->parts->n;
+    OSH_NEW(cx, t->of, n + 1);
+    OSH_NEW(cx, t->before, g->n_values);
+    t->reading = (int64_t)osh_source_scratch(t->s->f->source);
+    t->base = uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES + t->s->states;
+    t->base += 2 * (int64_t)osh_weights_lists(g) + (int64_t)osh_batch_lists(g, 2) +
+               (int64_t)osh_tensor_gross((size_t)t->s->n_first * sizeof(int32_t));
+    OSH_TRY(osh_forward_walk(cx, t->s->f, part_count, t));
+    head_count(&t->of[n], t, osh_threads(cx));
+done:
+    return rc;
+}
+
+osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
+                          const osh_decode_want *want)
+{
+    osh_status rc = OSH_OK;
+    sums t = {.s = s, .want = want}; // own: lists
+    int64_t uncounted = osh_isa_uncounted(cx), limit = want->host_memory,
+            left = osh_mem_available();
+    OSH_TRY(sums_fill(cx, &t, uncounted));
+    int64_t least = sums_peak(&t, stays);
+    if (limit > 0 && least > limit)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--host-memory %.0fMiB cannot be held: the smallest that would do is "
+                 "--host-memory %.0fMiB; fewer new tokens need less",
+                 (double)(limit >> 20), least_mib(least));
+    /* Without a budget: seven eighths of what the machine has left. */
+    int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;
+    for (int i = 0; i <= s->f->parts->n; i++) {
+        stays[i] = true;
+        if (sums_peak(&t, stays) > most) stays[i] = false;
+    }
+    if (limit > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(limit - uncounted));
+done:
+    osh_free(cx, t.of);
+    osh_free(cx, t.before);
+    return rc;
+}

@@ -1,0 +1,14 @@
+/* generate.h - the job of `oneshot generate`: continues a prompt. */
+#ifndef OSH_GENERATE_H
+#define OSH_GENERATE_H
+#include "match/options.h"
+
+typedef struct osh_generate_prompt { // views
+    const char *text; // NULL: opt->input_ids is the prompt
+    size_t n;
+} osh_generate_prompt;
+/* Continues the prompt with the model of the directory. The sink gets the new text piece by piece,
+ * or with opt->json one object at the end. */
+osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
+                        const osh_generate_options *opt, osh_sink sink, void *user);
+#endif

@@ -1,0 +1,16 @@
+/* sample.h - chooses the next token from logits. */
+#ifndef OSH_EVAL_SAMPLE_H
+#define OSH_EVAL_SAMPLE_H
+#include "base/base.h"
+
+typedef struct osh_sampler {
+    double temperature; // 0: the most likely token
+    int64_t top_k;      // 0: all tokens
+    double top_p;       // 1: all tokens
+    uint64_t seed;
+} osh_sampler;
+/* Returns the next token; draw `step` of the seed decides. Of equal logits the lowest id comes
+ * first. order [n]: scratch. -1: a logit is not finite. */
+int64_t osh_sample(const osh_sampler *s, const float *logits, int64_t n, uint64_t step,
+                   int32_t *order);
+#endif

@@ -1,0 +1,96 @@
+# generate.sh - text after a prompt: the same tokens for any number of threads, for any budget that
+# holds, with and without a cache; draws that depend on the seed alone; where the prompt comes from
+# and where the text goes; what ends it. The ids of a compressed model are those of transformers.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model
+sed -i 's/"bfloat16"/"float32"/' model/config.json # no two logits are equal
+model=model
+gen() { "$ONESHOT" generate "$@" --max-new-tokens 12; }
+ids() { sed -n 's/.*"new_ids": \[\([^]]*\)\].*/\1/p'; }
+
+# Threads, cache, prompt on standard input. The text is all there is on standard output.
+want=$(gen "$model" "The option" --json --threads 1)
+[ "$want" = '{"prompt_ids": [464, 628], "new_ids": [297, 515, 293, 489, 267, 468, 878, 16, 383, 603, 297, 223], "text": " is used to use the file system. The default is ", "stop_reason": "max_new_tokens"}' ] ||
+    fail "other tokens: $want"
+text=$(gen "$model" "The option" --threads 3 2>err; echo .)
+[ "$text" = " is used to use the file system. The default is ." ] && [ ! -s err ] || fail "text '$text', $(cat err)"
+[ "$(gen "$model" "The option" --json --use-cache false --threads 2)" = "$want" ] || fail "another text without a cache"
+[ "$(echo "The option" | gen "$model" --json --threads 2)" = "$want" ] || fail "another text from standard input"
+[ "$(printf 'The option' | gen "$model" - --json --threads 2)" = "$want" ] || fail "another text from -"
+[ "$(gen "$model" --input-ids 464,628 --json --threads 2)" = "$want" ] || fail "another text from ids"
+
+# Budgets: the refusal names the smallest, which holds. It reads the weights for each token.
+if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
+least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+[ -n "$least" ] || fail "no smallest budget: $(cat err)"
+for more in 0 2; do
+    budget=$((least + more))MiB
+    got=$("$OSH_TOOLS/watch_memory" watched "$ONESHOT" generate "$model" "The option" --max-new-tokens 12 --json --threads 2 --host-memory $budget 2>err) ||
+        fail "$budget: $(cat err)"
+    [ "$got" = "$want" ] || fail "another text with $budget"
+    grep -q 'each token reads [0-9.]* MB of the checkpoint again' err || fail "no warning with $budget: $(cat err)"
+    read -r peak _ <watched
+    echo "budget $budget, measured $((peak >> 20)) MiB: $(cat err)"
+    [ "$SANITIZED" ] || [ $peak -le $(((least + more) << 20)) ] || fail "measured $peak, budget $budget"
+done
+if gen "$model" "The option" --threads 2 --host-memory $((least - 1))MiB 2>err; then fail "1 MiB less is enough"; fi
+
+# Draws.
+a=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 1 --json | ids)
+b=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 3 --json | ids)
+c=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 6 --threads 3 --json | ids)
+greedy=$(gen "$model" "The" --json --threads 3 | ids)
+[ "$a" = "$b" ] || fail "threads change a draw: $a, $b"
+[ "$a" != "$c" ] && [ "$a" != "$greedy" ] || fail "the seed changes nothing: $a, $c, $greedy"
+[ "$(gen "$model" "The" --temperature 2 --top-k 1 --json | ids)" = "$greedy" ] || fail "--top-k 1 is not the most likely token"
+[ "$(gen "$model" "The" --temperature 2 --top-p 1e-9 --json | ids)" = "$greedy" ] || fail "--top-p 1e-9 is not the most likely token"
+
+# A chat, and what ends a text: a token or one of several, of the first file that names one.
+gen "$model" "Hello" --chat --json >got
+grep -q '"prompt_ids": \[[^]]*\], ' got || fail "no chat: $(cat got)"
+cp -r "$model" ends
+echo '{"eos_token_id": [7, 878]}' >ends/generation_config.json
+got=$(gen ends "The option" --json)
+case $got in *'"new_ids": [297, 515, 293, 489, 267, 468, 878], "text": " is used to use the file", "stop_reason": "eos_token"}') ;;
+*) fail "does not end at 878: $got" ;; esac
+rm ends/generation_config.json
+sed -i 's/"eos_token_id": 0/"eos_token_id": 468/' ends/config.json
+gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468\]' || fail "config.json does not end it"
+sed -i 's/"eos_token_id": 468,//' ends/config.json
+sed -i 's/"eos_token": "[^"]*"/"eos_token": "The"/' ends/tokenizer_config.json
+gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878, 16, 383' || fail "another text"
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
+gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
+
+# Without a tokenizer: ids. With states of every kind, and experts: no cache gives the same.
+for case in qwen3_next granite_hybrid llama4; do
+    "$OSH_TOOLS/tiny_model" $case $case float32
+    a=$(gen $case --input-ids 3,1,4,1,5 --threads 2)
+    b=$(gen $case --input-ids 3,1,4,1,5 --threads 1 --use-cache false)
+    [ "$a" = "$b" ] && [ "$(echo "$a" | wc -w)" -ge 2 ] || fail "$case: '$a', without a cache '$b'"
+done
+
+# Wrong calls.
+refused() { # message, arguments
+    local part=$1 rc=0
+    shift
+    "$ONESHOT" generate "$@" </dev/null >out 2>err || rc=$?
+    [ $rc = 2 ] && grep -qF "$part" err || fail "$*: exit $rc, $(cat err)"
+    [ ! -s out ] || fail "$*: text on standard output"
+}
+refused 'generate wants a checkpoint directory and a prompt'
+refused 'temperature is 0' "$model" x --top-k 4
+refused 'top_p' "$model" x --temperature 1 --top-p 1.5
+refused 'has no tokenizer.json: want --input-ids' llama4 x
+refused "want whole numbers from 0" llama4 --input-ids 3,x
+refused 'got a prompt and --input-ids' "$model" x --input-ids 3
+cp -r $model plain
+rm plain/tokenizer_config.json
+refused 'has no chat template' plain x --chat
+refused 'unexpected argument' "$model" x y
+refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-ids 1,2,3,4,5,6,7,8,9
+
+# A compressed model, in F32: the ids of transformers 5.17 (eager) on the same directory.
+"$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
+[ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
