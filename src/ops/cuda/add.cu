@@ -1,4 +1,5 @@
-/* add.cu - add: the sum is f32 and rounded once. add_f32: the sum is not rounded; a may be F32.
+/* add.cu - add, product: the result is f32 and rounded once. add_f32: the sum is not rounded; a may
+ * be F32.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cuda/zip.cuh"
@@ -15,6 +16,19 @@ osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a)
 
     assert(a->in[0]->dtype == a->in[1]->dtype && a->in[0]->dtype == a->out[0]->dtype);
     OSH_CU_BY_DTYPE(a->out[0]->dtype, T, rc = osh_cu_zip<T>(cx, a, osh_cu_add_fn()));
+    return rc;
+}
+
+struct osh_cu_product_fn {
+    __device__ float operator()(float a, float b) const { return __fmul_rn(a, b); }
+};
+
+osh_status osh_product_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+
+    assert(a->in[0]->dtype == a->in[1]->dtype && a->in[0]->dtype == a->out[0]->dtype);
+    OSH_CU_BY_DTYPE(a->out[0]->dtype, T, rc = osh_cu_zip<T>(cx, a, osh_cu_product_fn()));
     return rc;
 }
 
