@@ -69,7 +69,7 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
  * "every"}; 0: full attention. *sliding: the layer has sliding attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
-/* *out: a layer has experts by the template's "sparse" row {"when", "every", "from", "except",
- * "only"}; no row: false. */
+/* *out: a layer has experts by the template's "sparse" row {"when", "every", "from", "to",
+ * "except", "only"}; no row: false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

@@ -11,6 +11,8 @@ typedef struct osh_rope_defaults { // defaults of a family, if config.json has n
     const char *sliding_key; // key of that theta; NULL: none
     double proportional;     // rotary part of full layers without rope in config.json; 0: not used
     bool longrope;           // "su" and "yarn" are names of longrope
+    bool required;           // without rope in config.json the class has a type with parameters
+    bool alpha;              // the type dynamic with alpha has a larger theta, whatever the length
 } osh_rope_defaults;
 /* Reads rope [2]: of full layers, and of sliding layers. *unknown: own; NULL: rope is complete,
  * else the reason why not ("longrope", "yarn: 'factor' is missing"). That is no failure: a recipe
