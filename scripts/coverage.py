@@ -29,7 +29,7 @@ WHY = {
     "OlmoForCausalLM": "no LayerNorm without a weight", "NemotronForCausalLM": "no LayerNorm with 1 added to its weight",
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
     "PhimoeForCausalLM": "no router of its kind (sparsemixer)", "ApertusForCausalLM": "no activation xIELU",
-    "FalconH1ForCausalLM": "no gate without a norm after the scan", "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
+    "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
     "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
     "PaliGemmaForConditionalGeneration": "its prefix attends in both directions", "RwkvForCausalLM": "no op for its recurrence",
     "xLSTMForCausalLM": "no op for its recurrence", "RecurrentGemmaForCausalLM": "no op for its recurrence",

@@ -27,6 +27,8 @@ GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_typ
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
 SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
+MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.8, attention_out_multiplier=0.9,
+                   attention_in_multiplier=1.1, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], ssm_in_multiplier=1.2, ssm_out_multiplier=0.4)
 FAMILIES = {
     "llama": TINY, "mistral": TINY, "ministral3": TINY, "qwen2": PLAIN, "qwen3": TINY, "gemma2": TINY, "gemma3_text": TINY,
     "olmo2": PLAIN, "olmo3": PLAIN, "granite": PLAIN, "smollm3": TINY, "stablelm": PLAIN, "phi3": PLAIN, "glm4": TINY,
@@ -86,6 +88,8 @@ FAMILIES = {
     "cwm": dict(TINY, **SLIDES, rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
     "lfm2_full": dict(PLAIN, model_type="lfm2", full_attn_idxs=[1], block_auto_adjust_ff_dim=False, conv_bias=True, conv_L_cache=4),
     "lfm2_moe": dict(PLAIN, **MOE, layer_types=["conv", "full_attention"], num_dense_layers=1),
+    "falcon_h1": dict(PLAIN, **SSM | dict(mamba_n_groups=2), mamba_d_ssm=128, **MULTIPLIERS),
+    "falcon_h1_norm": dict(PLAIN, model_type="falcon_h1", **SSM, mamba_d_ssm=128, mamba_rms_norm=True, mamba_norm_before_gate=False, **MULTIPLIERS),
     "jais2": TINY, "hyperclovax": dict(TINY, **(GRANITE | dict(logits_scaling=0.25))),
     "exaone4_5": dict(text_config=dict(PLAIN, **SLIDES), vision_config=dict(QWEN_TOWER, num_key_value_heads=4, fullatt_block_indexes=[0])),
     "video_llama_3": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=TOWER),

@@ -84,6 +84,7 @@ static const family families[] = {
     {"lfm2", "Lfm2ForCausalLM", {128000, .theta = 1e6}, true},
     {"lfm2_moe", "Lfm2MoeForCausalLM", {128000, .theta = 1e6}, true},
     {"jais2", "Jais2ForCausalLM", {8192}, false},
+    {"falcon_h1", "FalconH1ForCausalLM", {8192}, false},
     {"hyperclovax", "HyperCLOVAXForCausalLM", {2048}, false},
     /* flat: a config.json of transformers 4 */
     {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},

@@ -1,8 +1,8 @@
-/* product.c - y = a b, element by element: the gates of LFM2's short convolutions.
+/* product.c - y = a b, element by element: the gates of LFM2's convolutions and Falcon-H1's scan.
  *
- *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b
+ *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D]     y may be b
  *
- * The product is f32 and rounded once to the dtype of a. */
+ * The product is f32 and rounded once to the dtype of b. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -60,7 +60,7 @@ done:
 }
 
 const osh_op osh_op_product = {
-    .name = "product", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .name = "product", .n_in = 2, .n_weights = 0, .n_out = 1, .f32_in = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_product_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = product_grad_ref},

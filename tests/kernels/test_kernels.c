@@ -170,6 +170,7 @@ static const op_case cases[] = {
     {"product", 1, {1, 1}, .out = 1},
     {"product", 7, {7, 7}, .out = 7, {3}, .amp = 4},
     {"product", 129, {1030, 1030}, .out = 1030, {3}, .amp = 4},
+    {"product", 7, {129, 129}, .out = 129, {3}, .f32 = true},
     {"sigmoid_gate", 1, {1, 1}, .out = 1, .amp = 4},
     {"sigmoid_gate", 7, {1, 7}, .out = 7, {3}, .amp = 4},
     {"sigmoid_gate", 129, {1, 1030}, .out = 1030, {3}, .amp = 4},
