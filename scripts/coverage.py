@@ -40,7 +40,7 @@ STACKED = "its experts stay dense in their tensors"
 REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "GraniteMoeHybridForCausalLM": "experts stay dense in their tensors", "Gemma4ForCausalLM": "experts stay dense in their tensors",
-    "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
+    "MiniMaxM2ForCausalLM": "rotary_dim is read, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
     "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }

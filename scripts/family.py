@@ -10,7 +10,8 @@ The steps, each of which ends the proof of a family if it fails:
   1. oneshot check-model finds no tensor that is wrong or that the template forgets
   2. F32 logits of 40 tokens are within 5e-6 of the largest |logit| of transformers' with eager
      attention
-  3. the logits are the same bits if config.json lacks each key that has its default
+  3. the logits are the same bits if config.json lacks each key that has its default, and if it is
+     as transformers 4 wrote it (rope_theta, rope_scaling, torch_dtype)
   4. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
   5. transformers loads the output, misses no tensor, knows each, and has the logits of the rounded
      weights
@@ -31,7 +32,7 @@ import numpy
 import torch
 import transformers
 
-from tiny_families import AUTO, EAGER, FAMILIES, calibration, load, make, recipe, reload, strip
+from tiny_families import AUTO, EAGER, FAMILIES, calibration, load, make, older, recipe, reload, strip
 
 TOKENS, LIMIT = 40, 5e-6
 
@@ -91,6 +92,9 @@ def prove(a, family, proof):
     strip(source, home / "bare")
     if not numpy.array_equal(here, logits_here(a, home / "bare", ids, home / "logits")):
         raise Failed("defaults", "logits differ if config.json lacks the keys that have their defaults")
+    older(source, home / "old")
+    if not numpy.array_equal(here, logits_here(a, home / "old", ids, home / "logits")):
+        raise Failed("older", "logits differ if config.json is as transformers 4 wrote it")
     recipe(home / "recipe.yaml", True)
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16"]
     run("gptq", a.binary, "--model", source, "--recipe", home / "recipe.yaml", *data, "--output", out, "--progress", "none", *extra)

@@ -263,3 +263,22 @@ def strip(source, bare):
         inner = transformers.AutoConfig.for_model(config[key]["model_type"]) if config[key].get("model_type") else None
         defaults[key] = json.loads(inner.to_json_string(use_diff=False)) if inner else {}
     (bare / "config.json").write_text(json.dumps(without_defaults(config, defaults)))
+
+
+def older(source, old):
+    """Copies a checkpoint with a config.json as transformers 4 wrote it: rope_theta and
+    partial_rotary_factor outside of rope_parameters, and torch_dtype."""
+    def of(config):
+        rope = config.get("rope_parameters")
+        out = {k: of(v) if isinstance(v, dict) and k.endswith("_config") else v for k, v in config.items()}
+        if "dtype" in out:
+            out["torch_dtype"] = out.pop("dtype")
+        if isinstance(rope, dict) and not any(isinstance(v, dict) for v in rope.values()):
+            del out["rope_parameters"]
+            outside = ("rope_theta", "partial_rotary_factor")
+            out |= {k: rope[k] for k in outside if k in rope}
+            rest = {k: v for k, v in rope.items() if k not in outside}
+            out["rope_scaling"] = None if rest == {"rope_type": "default"} else rest
+        return out
+    shutil.copytree(source, old)
+    (old / "config.json").write_text(json.dumps(of(json.loads((source / "config.json").read_text()))))
