@@ -31,6 +31,7 @@ WHY = {
     "PhimoeForCausalLM": "no router of its kind (sparsemixer)", "ApertusForCausalLM": "no activation xIELU",
     "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
     "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "PaddleOCRVLForConditionalGeneration": "its projector has another name in memory",
     "PaliGemmaForConditionalGeneration": "its prefix attends in both directions", "RwkvForCausalLM": "no op for its recurrence",
     "xLSTMForCausalLM": "no op for its recurrence", "RecurrentGemmaForCausalLM": "no op for its recurrence",
     "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
@@ -124,7 +125,7 @@ def page(known, proven, held, every):
     text = HEAD + f"\n## With a template\n\n{len(known)} architectures:\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
     text += "\n".join(table(known, proven, held))
     why = [n for n in rest if n in WHY]
-    text += "\n\n## Without a template\n\nThese need something that no op does:\n\n| Architecture | Why it has none |\n|---|---|\n"
+    text += "\n\n## Without a template\n\nKnown reasons:\n\n| Architecture | Why it has none |\n|---|---|\n"
     text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
     others = [f"`{n}`" for n in rest if n not in WHY and "transformers" in every[n]]
     text += "\n\nThe others that transformers knows have none because nobody has written one:\n\n"

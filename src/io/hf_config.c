@@ -94,6 +94,7 @@ static const family families[] = {
     {"qwen3_vl_moe_text", "Qwen3MoeForCausalLM", {128000, .theta = 5e5}, false},
     {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
     {"glm4v_text", "Glm4ForCausalLM", {32768}, false},
+    {"glm_ocr_text", "Glm4ForCausalLM", {131072}, false},
     {"glm4v_moe_text", "Glm4MoeForCausalLM", {65536, .partial_rotary_factor = 0.5}, false},
     {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
     {"qwen3_next", "Qwen3NextForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
