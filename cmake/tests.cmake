@@ -290,6 +290,9 @@ if(Python3_FOUND)
       osh_test_props(${name} lint 60)
     endif()
   endforeach()
+  # the page of architectures lists the templates, and each has a proof
+  add_test(NAME coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/coverage.py --check)
+  osh_test_props(coverage lint 60)
   if(TARGET oneshot) # the man page has the flags of --help
     add_test(NAME man_options
              COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/man_options.py --check $<TARGET_FILE:oneshot>)

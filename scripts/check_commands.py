@@ -39,6 +39,7 @@ NOT_RUN = [  # page, beginning of the command, reason why no test runs it
     ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
     ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
                                                                     "emulated one"),
+    ("docs/internals/adding-a-model.md", "scripts/family.py", "needs transformers; by hand"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/internals/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),

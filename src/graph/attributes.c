@@ -77,21 +77,29 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "interleaved", "f32"
- * and "position_scale". "partial" is true if the class of the model reads partial_rotary_factor. */
+/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim",
+ * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
+ * partial_rotary_factor. "rotary_dim" is the number of rotated elements instead; 0: not given. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *c = s->config;
-    const osh_rope *rope = s->sliding ? &c->rope_sliding : &c->rope;
-    int64_t head_dim = 0;
+    osh_rope changed = s->sliding ? c->rope_sliding : c->rope, *rope = &changed;
+    int64_t head_dim = 0, rotary_dim = 0;
+    const cJSON *rotary = cJSON_GetObjectItemCaseSensitive(given, "rotary_dim");
     bool partial, by_position;
     if (c->rope_unknown)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
     OSH_TRY(
         osh_scope_int(cx, &head_dim, s, cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
     OSH_TRY(rope_switch(cx, &partial, s, given, "partial"));
+    if (rotary) OSH_TRY(osh_scope_int(cx, &rotary_dim, s, rotary, 0));
+    if (rotary_dim > head_dim)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: rotary_dim is %lld, want at most %lld, the size of a head",
+                 c->path, (long long)rotary_dim, (long long)head_dim);
+    if (rotary_dim)
+        rope->partial_rotary_factor = (double)rotary_dim / (double)head_dim, partial = true;
     if (!partial && rope->partial_rotary_factor != 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", c->path,
                  rope->partial_rotary_factor);

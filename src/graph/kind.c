@@ -99,7 +99,7 @@ static bool any_part(const char *name, size_t n, bool (*is)(part))
 static bool part_is_tower(part p)
 {
     return part_has(p, "vision") || part_has(p, "visual") || part_has(p, "image") ||
-           part_has(p, "audio") || part_has(p, "speech");
+           part_has(p, "video") || part_has(p, "audio") || part_has(p, "speech");
 }
 
 static bool part_is_mtp(part p) { return part_is(p, "mtp"); }

@@ -6,7 +6,7 @@
  * names the tensor inside the layer. "at" is the index along its first dimension. Without "at" the
  * tensor itself is the matrix. Row r of the weight is row f + r s of the matrix, or column f + r s
  * if it is transposed; element r of the bias is element f + r s. A convolution [C, 1, K] counts as
- * a matrix [C, K]. */
+ * a matrix [C, K], and a bias may be [1, E]. */
 #include "graph/template.h"
 
 #include <string.h>
@@ -44,6 +44,8 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;
+    if (whole.ndim == 2 && ndim == 1 && !lead && whole.shape[0] == 1)
+        whole.shape[0] = whole.shape[1], whole.ndim--;
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), matrix = size, step[OSH_MAX_DIMS] = {0};
     bool fits = e->ndim == lead + ndim && (!lead || r->at < e->shape[0]) &&
                 r->first + (shape[0] - 1) * r->step < e->shape[rows] &&

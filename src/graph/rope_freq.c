@@ -6,6 +6,7 @@
  *   dynamic   f of short samples; the op raises theta for longer ones
  *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
  *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
+ *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
  * torch computes in f32, with one rounding per step, and so does this file. Only the power is
  * computed in double and rounded once (torch's own is within 1 ulp of that). */
@@ -104,7 +105,7 @@ static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, d
     if (!(original > 0))
         return osh_fail(cx, OSH_E_FORMAT, "%s: original_max_position_embeddings is not positive",
                         path);
-    if (r->type == OSH_ROPE_DYNAMIC && head_dim == 2)
+    if ((r->type == OSH_ROPE_DYNAMIC || r->alpha > 0) && head_dim == 2)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: rope type dynamic needs a head_dim of more than 2", path);
     int64_t factors = r->type == OSH_ROPE_LONGROPE ? cJSON_GetArraySize(r->short_factor) : 0;
@@ -156,6 +157,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);
     if (rc) return rc;
+    if (rope->alpha > 0)
+        theta *= osh_math_pow(rope->alpha, (double)head_dim / (double)(head_dim - 2));
 
     *attr = (osh_rope_attr){.head_dim = head_dim,
                             .rotary_dim = rotary_dim,

@@ -1,8 +1,8 @@
 /* template.c - finds graph templates (models/<name>.json) by architecture and evaluates dims and
  * attributes.
  *
- * Expressions are sums and differences of products and quotients of names, numbers and square roots
- * of names. They can do nothing else, so a template is data. */
+ * Expressions are sums and differences of products and quotients of names, numbers, and of square
+ * roots, floors and ceilings of names. They can do nothing else, so a template is data. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
@@ -173,16 +173,20 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* Evaluates {"list", "at", "else"}: an item of a list of config.json. The result is `else` if there
- * is no list or the item is infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
+/* Evaluates {"list", "at", "else"}: an item of a list of config.json, or the number that is there
+ * instead of a list. The result is `else` if there is no list or the item is infinite, which
+ * transformers 5 writes as {"__float__": "Infinity"}. */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
                 *at = cJSON_GetObjectItemCaseSensitive(row, "at");
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
-    const cJSON *item =
-        cJSON_IsArray(list) && cJSON_IsNumber(at) ? cJSON_GetArrayItem(list, at->valueint) : NULL;
+    double number = 0;
+    osh_status rc = num_at(cx, &number, s, at, depth);
+    if (rc) return rc;
+    int index = number >= 0 && number < 1e9 ? (int)number : -1;
+    const cJSON *item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, index) : list;
     const cJSON *named = cJSON_GetObjectItemCaseSensitive(item, "__float__");
     bool infinite = cJSON_IsNumber(item)
                         ? isinf(item->valuedouble)
@@ -191,16 +195,37 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
         return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s[%d] is not a number", s->config->path, name,
-                        cJSON_IsNumber(at) ? at->valueint : 0);
+                        index);
     *out = item->valuedouble;
+    return OSH_OK;
+}
+
+/* Sets *yes to true if the list under this key of config.json contains the layer. An absent or null
+ * list is empty. */
+static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
+                                  int64_t layer)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
+    *yes = false;
+    if (!list || cJSON_IsNull(list)) return OSH_OK;
+    if (!cJSON_IsArray(list))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
+                            key);
+        *yes |= item->valuedouble == (double)layer;
+    }
     return OSH_OK;
 }
 
 /* Evaluates {"list", "is", "every", "else"}, which tests the layer's item of a list of config.json,
  * or one word for all layers. With `is`, the result is true if the item is that word or one of
  * these words; without it, if the item is not 0. If there is no list, the result is `else`, or true
- * if the number of the layer, from 1, is not a multiple of `every`. Also evaluates {"from"}: true
- * if the number of the layer, from 0, is at least that. */
+ * if the number of the layer, from 1, is not a multiple of `every`. Also evaluates {"from"}, true
+ * if the number of the layer, from 0, is at least that, and {"in"}, true if that list of
+ * config.json has the number of the layer, from 0. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
@@ -209,6 +234,13 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
                 *other = cJSON_GetObjectItemCaseSensitive(row, "else"),
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from");
     double every = 0;
+    const cJSON *in = cJSON_GetObjectItemCaseSensitive(row, "in");
+    if (cJSON_IsString(in)) {
+        bool yes = false;
+        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer));
+        *out = yes;
+        goto done;
+    }
     if (from) {
         OSH_TRY(num_at(cx, &every, s, from, depth));
         *out = (double)s->layer >= every;
@@ -245,6 +277,22 @@ done:
     return rc;
 }
 
+/* Returns the default of a key that config.json lacks; NULL: it has none. The defaults of the
+ * template of the model around the text model win. */
+static const cJSON *scope_default(const osh_scope *s, const char *name)
+{
+    const cJSON *json = s->tpl->json, *around = s->tpl->wrap;
+    const cJSON *tables[] = {cJSON_GetObjectItemCaseSensitive(around, "defaults"),
+                             cJSON_GetObjectItemCaseSensitive(json, "defaults"),
+                             around ? cJSON_GetObjectItemCaseSensitive(json, "wrapped_defaults")
+                                    : NULL};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const cJSON *found = cJSON_GetObjectItemCaseSensitive(tables[i], name);
+        if (found) return found;
+    }
+    return NULL;
+}
+
 static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const char *name, int depth)
 {
     const cJSON *row = NULL, *json = s->tpl->json;
@@ -272,33 +320,38 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     }
     if (row && !cJSON_IsNull(row))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a number", s->config->path, name);
-    const char *table = row ? "nulls" : "defaults";
+    const cJSON *nulls = cJSON_GetObjectItemCaseSensitive(json, "nulls");
     const cJSON *dflt =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, table), name);
-    if (!dflt && !row && s->tpl->wrap)
-        dflt = cJSON_GetObjectItemCaseSensitive(
-            cJSON_GetObjectItemCaseSensitive(json, "wrapped_defaults"), name);
+        row ? cJSON_GetObjectItemCaseSensitive(nulls, name) : scope_default(s, name);
     if (!dflt)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %s", s->config->path, name,
                         row ? "null" : "missing");
     return num_at(cx, out, s, dflt, depth + 1);
 }
 
-/* Evaluates a name, a number or sqrt(a name) at *p, and moves *p to its end. */
+static double root_of(double x) { return x >= 0 ? sqrt(x) : 0; }
+
+/* Functions of a name: sqrt(head_dim). */
+static const struct { const char *call; double (*of)(double); } functions[] = {
+    {"sqrt(", root_of}, {"floor(", floor}, {"ceil(", ceil}};
+
+/* Evaluates a name, a number or a function of a name at *p, and moves *p to its end. */
 static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s, const char **p,
                                     int depth)
 {
-    static const char root[] = "sqrt(";
     const char *text = *p;
     char name[MAX_NAME], *end;
     size_t n = 0;
-    bool square_root = !strncmp(*p, root, sizeof root - 1);
-    if (square_root) *p += sizeof root - 1;
+    double (*function)(double) = NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions && !function; i++)
+        if (!strncmp(*p, functions[i].call, strlen(functions[i].call)))
+            function = functions[i].of, *p += strlen(functions[i].call);
     while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_')) n++;
     memcpy(name, *p, n), name[n] = 0, *p += n;
-    if (n == 0 || (square_root && *(*p)++ != ')'))
+    if (n == 0 || (function && *(*p)++ != ')'))
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s: '%s' does not begin with a name, a number or a square root of one",
+                        "%s: '%s' does not begin with a name, a number, or sqrt, floor or ceil of "
+                        "a name",
                         s->tpl->name, text);
     if (isdigit((unsigned char)name[0])) {
         *out = strtod(name, &end);
@@ -307,7 +360,7 @@ static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s
         osh_status rc = name_at(cx, out, s, name, depth + 1);
         if (rc) return rc;
     }
-    if (square_root) *out = *out >= 0 ? sqrt(*out) : 0;
+    if (function) *out = function(*out);
     return OSH_OK;
 }
 
@@ -387,9 +440,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, const char *key)
 {
     const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->model, key);
-    if (!row)
-        row = cJSON_GetObjectItemCaseSensitive(
-            cJSON_GetObjectItemCaseSensitive(s->tpl->json, "defaults"), key);
+    if (!row) row = scope_default(s, key);
     if (!row) return osh_fail(cx, OSH_E_FORMAT, "%s: %s is missing", s->config->path, key);
     if (!cJSON_IsString(row))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a string", s->config->path, key);
@@ -452,26 +503,6 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if the list under this key of config.json contains the layer. An absent or null
- * list is empty. */
-static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
-                                  int64_t layer)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
-    *yes = false;
-    if (!list || cJSON_IsNull(list)) return OSH_OK;
-    if (!cJSON_IsArray(list))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
-    cJSON_ArrayForEach(item, list)
-    {
-        if (!cJSON_IsNumber(item))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
-                            key);
-        *yes |= item->valuedouble == (double)layer;
-    }
-    return OSH_OK;
-}
-
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer)
 {
     osh_status rc = OSH_OK;
@@ -479,9 +510,10 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
                 *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
+                *to = cJSON_GetObjectItemCaseSensitive(row, "to"),
                 *except = cJSON_GetObjectItemCaseSensitive(row, "except"),
                 *only = cJSON_GetObjectItemCaseSensitive(row, "only");
-    double on = 1;
+    double on = 1, last = -1;
     int64_t step = 1, first = 0;
     bool dense = false;
     *out = false;
@@ -489,13 +521,15 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
     if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
     if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
+    if (to) OSH_TRY(osh_scope_num(cx, &last, s, to));
     if (cJSON_IsString(except)) OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, layer));
     if (cJSON_IsString(only) &&
         cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
         OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, layer));
         goto done;
     }
-    *out = on > 0 && !dense && layer >= first && (layer + 1) % step == 0;
+    *out = on > 0 && !dense && layer >= first && (last < 0 || (double)layer <= last) &&
+           (layer + 1) % step == 0;
 done:
     return rc;
 }

@@ -74,6 +74,6 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
 /* Sets *out to true if the layer has experts according to the template's "sparse" row {"when",
- * "every", "from", "except", "only"}. Without such a row it is false. */
+ * "every", "from", "to", "except", "only"}. Without such a row it is false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

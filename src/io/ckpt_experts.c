@@ -18,10 +18,10 @@
 
 /* Families whose experts have these names in transformers and vLLM when the model is quantized:
  * Qwen, GLM and DeepSeek by the conversions of conversion_mapping.py, Llama 4 because
- * quantizers/base.py splits its experts. */
+ * quantizers/base.py splits its experts. Qwen3-VL's mixture has them in vLLM alone. */
 static const char *const families[] = {
-    "deepseek_v2", "deepseek_v3", "glm4_moe",         "llama4",    "llama4_text",
-    "qwen2_moe",   "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next",
+    "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
+    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
 };
 
 typedef struct stack { // the two tensors of a layer that contain its experts

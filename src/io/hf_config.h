@@ -22,6 +22,7 @@ typedef struct osh_rope { // fields as in modeling_rope_utils.py of transformers
     bool truncate;                            // yarn: default true
     const cJSON *short_factor, *long_factor;  // longrope: lists of numbers; views of config.json
     double llama_4_scaling_beta;              // 0: config.json does not have it
+    double alpha; // theta is multiplied by alpha^(d / (d - 2)), d = head_dim; 0: it is not
 } osh_rope;
 
 typedef struct osh_hf_config {

@@ -244,6 +244,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     p.max_position_embeddings =
         take_length(&r, config, "max_position_embeddings", family->max_position_embeddings);
     p.type = find_type(&r);
+    if (!r.dict && family->required) set_problem(&r, "rope_parameters", "is missing");
     read_theta(&r, &p, sliding);
     if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
     from = rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
@@ -257,6 +258,8 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
 
     if (!r.dict && family->proportional > 0 && !sliding)
         p.type = OSH_ROPE_PROPORTIONAL, p.partial_rotary_factor = family->proportional;
+    if (p.type == OSH_ROPE_DYNAMIC && family->alpha && rope_member(r.dict, "alpha"))
+        p.alpha = need_positive(&r, "alpha"), p.type = OSH_ROPE_DEFAULT;
     if (p.type == OSH_ROPE_PROPORTIONAL) p.factor = take_num(&r, r.dict, "factor", 1);
     if (p.type == OSH_ROPE_LINEAR || p.type == OSH_ROPE_DYNAMIC)
         p.factor = need_positive(&r, "factor");

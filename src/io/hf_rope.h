@@ -12,6 +12,8 @@ typedef struct osh_rope_defaults { // values of a family for keys that config.js
     const char *sliding_key; // key of that theta; NULL: none
     double proportional;     // rotary part of full layers if config.json has no rope; 0: not used
     bool longrope;           // "su" and "yarn" mean longrope
+    bool required;           // without rope in config.json the class has a type with parameters
+    bool alpha;              // the type dynamic with alpha has a larger theta, for any length
 } osh_rope_defaults;
 /* Reads rope [2]: the rope of full layers, then that of sliding layers. *unknown (own) is NULL if
  * they are complete, or the reason why not: "longrope", "yarn: 'factor' is missing". This is not a

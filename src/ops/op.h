@@ -254,6 +254,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // for nll and kl; [
  *   act             in x [N, F]                            out [N, F]         act(x)
  *   positions       in x [N, D], w [P, D]                  out [N, D]         x + w[pos + offset]
  *   sigmoid_gate    in gate [N, 1], x [N, D]               out [N, D]         sigmoid(gate) x
+ *   product         in a [N, D], b [N, D]                  out [N, D]         a * b; a may be F32
  *   zeros           in x [N, D], for its shape             out [N, D]
  *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         expert weights
  *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         from f32 logits

@@ -82,6 +82,32 @@ check llama4 7 2 38
 check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
+# Families of tests/golden/families: one of each kind of layer is calibrated. Their codes are those
+# of the layers alone: routers, convolutions, heads, towers and a block for multi-token prediction
+# have none.
+solved() { # family, Linears with codes
+    case $SANITIZED in ?*) return ;; esac
+    rm -rf "$1" out
+    "$OSH_TOOLS/tiny_model" "../families/logits/$1" "$1"
+    "$ONESHOT" --model "$1" --recipe recipe.yaml --dataset "$1/calibration.jsonl" --progress none --threads 2 --output out >/dev/null ||
+        fail "$1: does not run"
+    "$ONESHOT" verify out --model "$1" >log || fail "$1: $(cat log)"
+    [ "$(codes out)" = "$2" ] || fail "$1: $(codes out) Linears have codes, want $2"
+}
+solved lfm2 12
+solved lfm2_moe 21
+solved hunyuan_v1_moe 38
+solved ernie4_5_moe 52
+solved minimax_m2 32
+solved bamba 12
+solved codegen 8
+solved qwen3_5 15
+if [ -d qwen3_5 ]; then
+    grep -qF '"re:^mtp.*"' out/config.json || fail "the block for multi-token prediction is not in ignore"
+    grep -aqF '"mtp.layers.0.mlp.up_proj.weight"' out/model.safetensors || fail "the block for multi-token prediction is not dense"
+    tr ',' '\n' <out/config.json | grep -F '"re:' | grep -E 'layers|proj' && fail "a pattern of ignore hits a layer"
+fi
+
 # Without data, towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 after
 # it, except for ignored ones. The config names the ignored ones by file names and by module names.
 "$OSH_TOOLS/tiny_model" llava sees

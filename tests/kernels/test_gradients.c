@@ -71,6 +71,7 @@ static const grad_case cases[] = {
     {"positions", 13, {5, 6}, {{9, 0}, {20, 9}}, 9, &pos},
     {"sigmoid_gate", 7, {3}, {{1, 0}, {129, 0}}, 129, NULL, 2},
     {"sigmoid_gate", 7, {3}, {{129, 0}, {129, 0}}, 129, NULL, 2},
+    {"product", 7, {3}, {{129, 0}, {129, 0}}, 129, NULL, 2},
     {"zeros", 7, {3}, {{9, 0}}, 9},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},

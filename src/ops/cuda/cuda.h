@@ -89,6 +89,7 @@ osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_product_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a);

@@ -6,42 +6,10 @@
  * times over all cases. Runs under each instruction set (cmake/tests.cmake). Prints the figures.
  * Fixtures: gen.py. With arguments, `test_models DIR CASE` prints the figures of BF16 and F16 for
  * other weights (noise.py). */
-#include "golden/models/tiny.h"
-#include "graph/exec.h"
+#include "golden/models/logits.h"
 #include "kernels/kernel_test.h"
 
 #include <unistd.h>
-
-/* Returns f32 logits of all samples as one ragged batch. own: free */
-static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples,
-                      int64_t *n_vocab)
-{
-    osh_checkpoint *ck = NULL;
-    osh_graph *g = NULL;
-    osh_weights *w = NULL;
-    osh_batch *b = NULL;
-    tiny_check(cx, osh_checkpoint_open(cx, &ck, dir));
-    tiny_check(cx, osh_graph_new(cx, &g, ck, NULL));
-    tiny_check(cx, osh_weights_new(cx, &w, g));
-    tiny_check(cx, osh_weights_load(cx, w, g, ck, 0, g->n_nodes));
-    tiny_check(cx, osh_batch_new(cx, &b, g, t->ids, t->offsets, n_samples));
-    bool *keep = calloc((size_t)g->n_values, sizeof *keep);
-    int logits = g->nodes[g->head].out[0];
-    keep[logits] = true;
-    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
-    for (int v = 0; v < g->n_values; v++) assert_int_equal(b->values[v] != NULL, keep[v]);
-    int64_t n = b->n_tokens * g->n_vocab;
-    float *out = malloc((size_t)n * sizeof *out);
-    osh_to_f32(out, b->values[logits]->data, b->values[logits]->dtype, n);
-    for (int64_t i = 0; i < n; i++) out[i] = osh_logit_of(out[i], &g->logits, g->dtype);
-    *n_vocab = g->n_vocab;
-    free(keep);
-    osh_batch_free(cx, b);
-    osh_weights_free(cx, w);
-    osh_graph_free(cx, g);
-    osh_checkpoint_close(cx, ck);
-    return out;
-}
 
 static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir)
 {
@@ -51,7 +19,7 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     double worst = 0, largest = 0;
     const float *want = tiny_npy(cx, &file, &n, name, ".npy");
     tiny_write(cx, t, dir, OSH_F32);
-    float *got = forward(cx, t, dir, t->n_logit_samples, &vocab);
+    float *got = logits_of(cx, dir, NULL, t->ids, t->offsets, t->n_logit_samples, &vocab);
     assert_int_equal(n, t->offsets[t->n_logit_samples] * vocab);
     for (size_t i = 0; i < n; i++) {
         worst = fmax(worst, fabs((double)got[i] - want[i]));
@@ -79,7 +47,7 @@ static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, cons
     const float *rows = tiny_npy(cx, &file, &n, name, ".nll.npy");
     n /= 4;
     tiny_write(cx, t, dir, dt);
-    float *logits = forward(cx, t, dir, t->n_samples, &vocab);
+    float *logits = logits_of(cx, dir, NULL, t->ids, t->offsets, t->n_samples, &vocab);
     for (int s = 0; s < t->n_samples; s++)
         for (int64_t i = t->offsets[s]; i + 1 < t->offsets[s + 1]; i++, scored++) {
             const float *x = logits + i * vocab;

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""coverage.py - which architectures have a template, and how each is proven.
+
+usage: coverage.py [--write]
+       in an environment with transformers, and with vLLM if its registry is wanted
+       coverage.py --check
+       without packages: exit code 1 if an architecture of models/ has no proof in
+       tests/golden/families/proofs.json, no golden logits, or no row in the page, or if the page
+       has one that models/ lacks
+
+Prints a line for each architecture that transformers' AutoModelForCausalLM or
+AutoModelForImageTextToText knows, or vLLM, or models/. --write makes docs/reference/models.md."""
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "models.md"
+FAMILIES = ROOT / "tests" / "golden" / "families"
+# Why an architecture has no template.
+SCAN1 = "no op for the scan of Mamba 1"
+ALIBI = "no ALiBi in the op attention"
+LATER = "no op for its layers"
+WHY = {
+    "MambaForCausalLM": SCAN1, "FalconMambaForCausalLM": SCAN1, "JambaForCausalLM": SCAN1, "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
+    "BloomForCausalLM": ALIBI, "MptForCausalLM": ALIBI,
+    "OlmoForCausalLM": "no LayerNorm without a weight", "NemotronForCausalLM": "no LayerNorm with 1 added to its weight",
+    "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
+    "PhimoeForCausalLM": "no router of its kind (sparsemixer)", "ApertusForCausalLM": "no activation xIELU",
+    "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
+    "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "PaddleOCRVLForConditionalGeneration": "its projector has another name in memory",
+    "PaliGemmaForConditionalGeneration": "its prefix attends in both directions", "RwkvForCausalLM": "no op for its recurrence",
+    "xLSTMForCausalLM": "no op for its recurrence", "RecurrentGemmaForCausalLM": "no op for its recurrence",
+    "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
+}
+SCALE = "its logits are multiplied by logit_scale, which transformers 5.17 leaves out"
+STACKED = "its experts stay dense in their tensors"
+REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
+    "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
+    "GraniteMoeHybridForCausalLM": "experts stay dense in their tensors", "Gemma4ForCausalLM": "experts stay dense in their tensors",
+    "MiniMaxM2ForCausalLM": "rotary_dim is read, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
+    "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
+    "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
+}
+# Text models that exist only inside another: the proof is that of the whole.
+INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration"}
+HEAD = """# Architectures
+
+Which architectures does `oneshot` calibrate, and how is each proven? The name is that of `architectures` in `config.json`.
+`scripts/coverage.py --write` makes this page.
+
+- **Template**: the file of `models/`. A model with a template is calibrated with data: GPTQ, AWQ, SmoothQuant and the others.
+- **Logits**: F32 logits of a tiny model equal transformers' within 5e-6 of the largest. A test of every run checks that.
+- **Load**: transformers loads a W4 output of GPTQ whole. It misses no tensor and has the logits of the rounded weights
+  (`scripts/family.py`).
+
+An architecture without a template is rounded without data, by the names of its tensors ([formats](formats.md)).
+"""
+
+
+def templates():
+    """Returns {architecture: (file, True if it wraps a text model)}."""
+    out = {}
+    for path in sorted((ROOT / "models").glob("*.json")):
+        t = json.loads(path.read_text())
+        out |= {a: (path.name, "wraps" in t) for a in t["architectures"]}
+    return out
+
+
+def goldens():
+    """Returns the architectures with golden logits."""
+    cases = [p for folder in (FAMILIES.parent / "models", FAMILIES / "logits") for p in folder.glob("*.json") if p.name != "MANIFEST.json"]
+    return {json.loads(p.read_text())["config"]["architectures"][0] for p in cases}
+
+
+def proofs():
+    """Returns {architecture: why its output is not loaded whole, or None}."""
+    families = json.loads((FAMILIES / "proofs.json").read_text())["families"].values()
+    out = {}
+    for p in families:
+        out[p["architecture"]] = out.get(p["architecture"]) or p["but"]
+    return out
+
+
+def read_all():
+    known, proven, held = templates(), proofs(), goldens()
+    for inner, whole in INSIDE.items():
+        proven[inner] = proven.get(whole)
+        held |= {inner} if whole in held else set()
+    return known, proven, held
+
+
+def registries():
+    """Returns {architecture: set of "transformers", "vLLM"}."""
+    from transformers.models.auto import modeling_auto
+    out = {}
+    for names in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES):
+        for name in names.values():
+            for one in [name] if isinstance(name, str) else name:
+                out.setdefault(one, set()).add("transformers")
+    try:
+        from vllm import ModelRegistry
+        for name in ModelRegistry.get_supported_archs():
+            out.setdefault(name, set()).add("vLLM")
+    except ImportError:
+        pass
+    return out
+
+
+def table(known, proven, held):
+    """Returns the page."""
+    rows = []
+    for name, found in sorted(known.items(), key=lambda x: x[0].lower()):
+        but = proven.get(name)
+        words = [w for w in ("towers stay dense" if found[1] else "", REMARKS.get(name), but) if w]
+        rows.append(f"| `{name}` | `{found[0]}` | {'logits' if name in held else ''}{'' if but else ', load'} | {'; '.join(words)} |")
+    return rows
+
+
+def page(known, proven, held, every):
+    rest = sorted((n for n in every if n not in known), key=str.lower)
+    text = HEAD + f"\n## With a template\n\n{len(known)} architectures:\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
+    text += "\n".join(table(known, proven, held))
+    why = [n for n in rest if n in WHY]
+    text += "\n\n## Without a template\n\nKnown reasons:\n\n| Architecture | Why it has none |\n|---|---|\n"
+    text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
+    others = [f"`{n}`" for n in rest if n not in WHY and "transformers" in every[n]]
+    text += "\n\nThe others that transformers knows have none because nobody has written one:\n\n"
+    return text + ", ".join(others) + "\n"
+
+
+def check():
+    """Returns lines on templates without a proof, golden logits or a row of the page."""
+    known, proven, held = read_all()
+    rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", PAGE.read_text(), re.M)
+    listed = dict(rows)
+    lines = [f"{n} of models/{f} has no proof: want scripts/family.py --record" for n, (f, _) in known.items() if n not in proven]
+    lines += [f"{n} of models/{f} has no golden logits: want tests/golden/families/gen_logits.py" for n, (f, _) in known.items() if n not in held]
+    lines += [f"{n} of models/{f} is not in {PAGE.name}: want scripts/coverage.py --write" for n, (f, _) in known.items() if listed.get(n) != f]
+    return lines + [f"{n} of {PAGE.name} is not in models/" for n in listed if n not in known]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--write", action="store_true")
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    if a.check:
+        lines = check()
+        print("\n".join(lines))
+        return len(lines) > 0
+    (known, proven, held), every = read_all(), registries()
+    for name in sorted(known.keys() | every.keys(), key=str.lower):
+        said = [known[name][0] if name in known else WHY.get(name, "no template")]
+        said += ["logits"] if name in held else []
+        said += [f"but: {proven[name]}" if proven[name] else "loads whole"] if name in proven else []
+        print(f"{name:46s} {'+'.join(sorted(every.get(name, {'neither'}))):18s} {'; '.join(said)}")
+    n = len([x for x in every if x in known])
+    print(f"{len(known)} architectures have a template; {n} of {len(every)} that transformers or vLLM knows")
+    if a.write:
+        PAGE.write_text(page(known, proven, held, every))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

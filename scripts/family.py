@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""family.py - proves that the template of a family is right, on a tiny random checkpoint that
+transformers' own classes make (tiny_families.py).
+
+usage: family.py BINARY FOLDER [--models-dir DIR] [--record] [FAMILY...]
+       in an environment with compressed-tensors, safetensors, torch, transformers; BINARY: oneshot
+       in a build directory, whose tests/logits is built, too
+
+The steps, each of which ends the proof of a family if it fails:
+  1. oneshot check-model finds no tensor that is wrong or that the template forgets
+  2. F32 logits of 40 tokens are within 5e-6 of the largest |logit| of transformers' with eager
+     attention
+  3. the logits are the same bits if config.json lacks each key that has its default, and if it is
+     as transformers 4 wrote it (rope_theta, rope_scaling, torch_dtype)
+  4. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
+  5. transformers loads the output, misses no tensor, knows each, and has the logits of the rounded
+     weights
+
+Prints one line for a family: the proof, or the first step that fails. EXCEPT lists the families for
+which a step is known to fail, and why. Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1
+if a step of another family fails. With --record, what is proven goes to
+tests/golden/families/proofs.json, which scripts/coverage.py and lint read."""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy
+import torch
+import transformers
+
+from tiny_families import AUTO, EAGER, FAMILIES, calibration, load, make, older, recipe, reload, strip
+
+TOKENS, LIMIT = 40, 5e-6
+
+
+PROOFS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "families" / "proofs.json"
+READS = "transformers does not load its output: {} reads the weight of a packed Linear"
+EXCEPT = dict.fromkeys(("mamba2", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("its initializer"))) | {
+    "falcon": ("load", READS.format("FalconLinear")),
+    "gpt2": ("gptq", "it has no Linear: calibrated runs are refused"),
+    "qwen3_vl_moe": ("load", "transformers finds no codes of its experts under LLM Compressor's names"),
+}
+
+
+class Failed(Exception):
+    def __init__(self, step, text):
+        super().__init__(text)
+        self.step = step
+
+
+def run(step, *command):
+    done = subprocess.run([str(x) for x in command], capture_output=True, text=True)
+    if done.returncode:
+        text = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise Failed(step, ' | '.join(text[:3])[:400] or f"exit code {done.returncode}")
+    return done.stdout
+
+
+def logits_here(a, folder, ids, out):
+    more = [a.models_dir] if a.models_dir else []
+    run("logits", a.binary.parent / "tests" / "logits", folder, ",".join(map(str, ids)), out, *more)
+    return numpy.fromfile(out, numpy.float32).reshape(len(ids), -1)
+
+
+def logits_there(folder, auto, ids):
+    model = load(folder, auto, **EAGER)[0]
+    with torch.no_grad():
+        return model(torch.tensor(ids)[None], use_cache=False).logits[0].numpy()
+
+
+def prove(a, family, proof):
+    """Fills `proof` step by step; raises Failed at the first step that fails."""
+    home = a.folder / family
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    source, out = home / "source", home / "out"
+    extra = ["--models-dir", a.models_dir] if a.models_dir else []
+    model = make(family, source, torch.float32, 1)
+    auto = next(x for x in AUTO if type(model.config) in x._model_mapping)
+    proof["architecture"] = type(model).__name__
+    run("check-model", a.binary, "check-model", source, *extra)
+    ids = [row[:TOKENS] for row in calibration(home / "data.jsonl")][0]
+    here, there = logits_here(a, source, ids, home / "logits"), logits_there(source, auto, ids)
+    off = abs(here - there).max() / abs(there).max()
+    if not off <= LIMIT:
+        raise Failed("logits", f"F32 logits are off by {off:.1e} of the largest, want {LIMIT:g}")
+    proof["logits"] = f"{off:.1e}"
+    strip(source, home / "bare")
+    if not numpy.array_equal(here, logits_here(a, home / "bare", ids, home / "logits")):
+        raise Failed("defaults", "logits differ if config.json lacks the keys that have their defaults")
+    older(source, home / "old")
+    if not numpy.array_equal(here, logits_here(a, home / "old", ids, home / "logits")):
+        raise Failed("older", "logits differ if config.json is as transformers 4 wrote it")
+    recipe(home / "recipe.yaml", True)
+    data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16"]
+    run("gptq", a.binary, "--model", source, "--recipe", home / "recipe.yaml", *data, "--output", out, "--progress", "none", *extra)
+    proof["linears"] = len(set(re.findall(r'"[^"]*weight_packed"', (out / "oneshot-manifest.json").read_text())))
+    run("verify", a.binary, "verify", out, "--model", source)
+    said = [run("eval", a.binary, "eval", "--model", x, "--dataset", home / "data.jsonl", "--progress", "none", *extra) for x in (source, out)]
+    perplexity = [re.search(r"^perplexity ([0-9.e+]+)", text, re.M) for text in said]
+    if not all(perplexity):
+        raise Failed("eval", "it prints no perplexity")
+    proof["perplexity"] = [m[1] for m in perplexity]
+    faults, _ = reload(source, out, auto)
+    if faults:
+        raise Failed("load", faults[0])
+
+
+def words(proof):
+    parts = [f"F32 logits within {proof['logits']}"] if "logits" in proof else []
+    if "perplexity" in proof:
+        parts += [f"GPTQ {proof['linears']} Linears", "perplexity {} to {}".format(*proof["perplexity"])]
+    return "; ".join(parts)
+
+
+def record(family, proof):
+    """Adds the family to proofs.json."""
+    kept = json.loads(PROOFS.read_text())["families"] if PROOFS.exists() else {}
+    kept[family] = {"architecture": proof["architecture"], "but": EXCEPT[family][1] if family in EXCEPT else None}
+    rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(kept.items()))
+    PROOFS.write_text(f'{{"transformers": {json.dumps(transformers.__version__)}, "families": {{\n{rows}\n}}}}\n')
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("binary", type=pathlib.Path)
+    p.add_argument("folder", type=pathlib.Path)
+    p.add_argument("--models-dir", type=pathlib.Path)
+    p.add_argument("--record", action="store_true")
+    p.add_argument("families", nargs="*")
+    a = p.parse_intermixed_args()
+    a.binary = a.binary.resolve()
+    transformers.logging.set_verbosity_error()
+    failed = 0
+    for family in a.families or list(FAMILIES):
+        proof, step = {}, None
+        try:
+            prove(a, family, proof)
+            text = f"proven  {words(proof)}; loads whole"
+        except Failed as e:
+            step, text = e.step, f"{e.step}: {e}"
+        except Exception as e:  # a failure of transformers' own
+            step, text = "transformers", f"{type(e).__name__} {str(e)[:300]}"
+        if step and step == EXCEPT.get(family, (None,))[0]:
+            text = f"proven  {words(proof)}; but {EXCEPT[family][1]}"
+        elif step or family in EXCEPT:
+            text, failed = f"FAILED  {text}", failed + 1
+        if text.startswith("proven") and a.record:
+            record(family, proof)
+        print(f"{family:22s} {text}", flush=True)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""tiny_families.py - tiny random checkpoints of many families, made by transformers' own classes;
+part of compare_families.py, family.py, vllm_families.py and tests/golden/families/gen_logits.py."""
+import json
+import re
+import shutil
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+N = dict(vocab_size=256, pad_token_id=0)
+TINY = dict(N, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+            max_position_embeddings=256)
+MOE = dict(num_experts=4, num_local_experts=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, n_shared_experts=1,
+           shared_expert_intermediate_size=64, first_k_dense_replace=1, n_group=1, topk_group=1)
+FEW = dict(num_local_experts=4, num_experts_per_tok=2)
+MLA = dict(q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16, num_key_value_heads=4)
+DELTA = dict(layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+             linear_value_head_dim=16)
+SSM = dict(mamba_n_heads=8, mamba_d_head=16, mamba_d_state=16, mamba_expand=2, mamba_n_groups=1)
+TOWER = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4)
+PLAIN = {k: v for k, v in TINY.items() if k != "head_dim"}
+PIXTRAL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4, head_dim=16)
+QWEN_TOWER = dict(depth=1, hidden_size=64, intermediate_size=128, num_heads=4, patch_size=4, out_hidden_size=64)
+GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
+OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
+SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
+MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.8, attention_out_multiplier=0.9,
+                   attention_in_multiplier=1.1, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], ssm_in_multiplier=1.2, ssm_out_multiplier=0.4)
+FAMILIES = {
+    "llama": TINY, "mistral": TINY, "ministral3": TINY, "qwen2": PLAIN, "qwen3": TINY, "gemma2": TINY, "gemma3_text": TINY,
+    "olmo2": PLAIN, "olmo3": PLAIN, "granite": PLAIN, "smollm3": TINY, "stablelm": PLAIN, "phi3": PLAIN, "glm4": TINY,
+    "mixtral": dict(TINY, **FEW), "qwen2_moe": dict(TINY, **MOE), "qwen3_moe": dict(TINY, **MOE), "glm4_moe": dict(TINY, **MOE),
+    "deepseek_v2": dict(TINY, **MOE, **{k: v for k, v in MLA.items() if k != "num_key_value_heads"}) | dict(num_key_value_heads=4),
+    "deepseek_v3": dict(TINY, **MOE) | MLA,
+    "gpt_oss": dict(TINY, **FEW, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, truncate=False)),
+    "minimax_m2": dict(TINY, **FEW),
+    "hunyuan_v1_moe": dict(TINY, num_experts=4, moe_topk=[2, 1]),
+    "qwen3_next": dict(TINY, **MOE, **DELTA),
+    "qwen3_5_text": dict(TINY, **DELTA),
+    "qwen3_5_moe_text": dict(TINY, **MOE, **DELTA),
+    "granitemoehybrid": dict(PLAIN, **(MOE | dict(num_local_experts=0)), **SSM, layer_types=["mamba", "attention"],
+                             shared_intermediate_size=64),
+    "granitemoehybrid_moe": dict(PLAIN, **FEW, **SSM, model_type="granitemoehybrid", layer_types=["mamba", "attention"],
+                                 shared_intermediate_size=64),
+    "lfm2": dict(PLAIN, layer_types=["conv", "full_attention"], block_multiple_of=32),
+    "jamba": dict(PLAIN, num_experts=4, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
+                  use_mamba_kernels=False, mamba_d_state=16, mamba_dt_rank=32),
+    "mamba2": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16, num_heads=8, head_dim=16, n_groups=1),
+    "nemotron_h": dict(TINY, **MOE, layers_block_type=["mamba", "attention", "mlp", "moe"], mamba_num_heads=8, mamba_head_dim=16,
+                       ssm_state_size=16, n_groups=1, num_hidden_layers=4, moe_shared_expert_intermediate_size=64) | dict(moe_latent_size=None),
+    "gpt_neox": PLAIN, "opt": dict(PLAIN, ffn_dim=128, word_embed_proj_dim=64), "falcon": PLAIN,
+    "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
+    "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
+    "gemma4_text": GEMMA4,
+    "gemma4_shared": dict(GEMMA4, model_type="gemma4_text", num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=32,
+                          vocab_size_per_layer_input=256, layer_types=["sliding_attention", "full_attention"] * 2),
+    "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
+    "gemma4": dict(text_config=dict(GEMMA4), vision_config=dict(TOWER, patch_size=8, num_key_value_heads=4, head_dim=16, position_embedding_size=64),
+                   audio_config=dict(hidden_size=64, num_hidden_layers=1, num_attention_heads=4, output_proj_dims=64, subsampling_conv_channels=[32, 16])),
+    "gemma4_blind": dict(model_type="gemma4", text_config=dict(GEMMA4), vision_config=None, audio_config=None),
+    "llama4": dict(text_config=dict(TINY, num_local_experts=4, intermediate_size_mlp=128, interleave_moe_layer_step=2),
+                   vision_config=dict(TOWER, image_size=16, patch_size=8, vision_output_dim=64, projector_input_dim=64, projector_output_dim=64)),
+    "llava": dict(text_config=dict(TINY, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
+    "mistral3": dict(text_config=dict(TINY, model_type="mistral"), vision_config=dict(PIXTRAL, model_type="pixtral")),
+    "gemma3": dict(text_config=TINY, vision_config=TOWER, mm_tokens_per_image=4),
+    "mllama": dict(text_config=dict(PLAIN, cross_attention_layers=[1]),
+                   vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_global_layers=1, attention_heads=4,
+                                      image_size=8, patch_size=4, vision_output_dim=128, intermediate_layers_indices=[0], max_num_tiles=2,
+                                      supported_aspect_ratios=[[1, 1], [1, 2], [2, 1]])),
+    "qwen2_5_vl": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=QWEN_TOWER),
+    "qwen3_vl": dict(text_config=TINY, vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+    "gemma": TINY, "glm": TINY, "cohere": dict(PLAIN, logit_scale=0.25), "seed_oss": dict(TINY, attention_out_bias=True), "ernie4_5": dict(TINY, use_bias=True),
+    "cohere2": dict(TINY, logit_scale=0.25, **SLIDES), "exaone4": dict(PLAIN, **SLIDES), "exaone4_full": dict(PLAIN, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
+    "olmoe": dict(PLAIN, num_experts=4, num_experts_per_tok=2), "flex_olmo": dict(PLAIN, num_experts=4, num_experts_per_tok=2),
+    "arcee": dict(TINY, attention_bias=True), "helium": TINY, "starcoder2": dict(PLAIN, sliding_window=8), "phi": PLAIN,
+    "granitemoe": dict(PLAIN, **FEW, **GRANITE), "granitemoeshared": dict(PLAIN, **FEW, **GRANITE, shared_intermediate_size=64),
+    "dots1": dict(TINY, **MOE, **SLIDES, routed_scaling_factor=1.5), "glm4_moe_lite": dict(PLAIN, **{k: v for k, v in MOE.items() if k != "first_k_dense_replace"}) | MLA,
+    "ernie4_5_moe": dict(TINY, use_bias=True, moe_num_experts=4, moe_k=2, moe_intermediate_size=64, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2)
+                    | dict(num_hidden_layers=4),
+    "hunyuan_v1_dense": dict(TINY, attention_bias=True, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=100.0, factor=1.0)),
+    "gptj": dict(OLD, rotary_dim=8), "codegen": dict(OLD, rotary_dim=8), "gpt_bigcode": OLD, "gpt_bigcode_heads": dict(OLD, model_type="gpt_bigcode", multi_query=False),
+    "bamba": dict(PLAIN, **SSM, attn_layer_indices=[1]),
+    "solar_open": dict(TINY, **MOE, routed_scaling_factor=1.5), "ministral": dict(TINY, **SLIDES), "vaultgemma": dict(TINY, sliding_window=8, query_pre_attn_scalar=20),
+    "exaone_moe": dict(TINY, **MOE, **SLIDES, num_shared_experts=1),
+    "cwm": dict(TINY, **SLIDES, rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "lfm2_full": dict(PLAIN, model_type="lfm2", full_attn_idxs=[1], block_auto_adjust_ff_dim=False, conv_bias=True, conv_L_cache=4),
+    "lfm2_moe": dict(PLAIN, **MOE, layer_types=["conv", "full_attention"], num_dense_layers=1),
+    "falcon_h1": dict(PLAIN, **SSM | dict(mamba_n_groups=2), mamba_d_ssm=128, **MULTIPLIERS),
+    "falcon_h1_norm": dict(PLAIN, model_type="falcon_h1", **SSM, mamba_d_ssm=128, mamba_rms_norm=True, mamba_norm_before_gate=False, **MULTIPLIERS),
+    "jais2": TINY, "hyperclovax": dict(TINY, **(GRANITE | dict(logits_scaling=0.25))),
+    "exaone4_5": dict(text_config=dict(PLAIN, **SLIDES), vision_config=dict(QWEN_TOWER, num_key_value_heads=4, fullatt_block_indexes=[0])),
+    "video_llama_3": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=TOWER),
+    "llama4_text": dict(TINY, num_local_experts=4, intermediate_size_mlp=128, interleave_moe_layer_step=2),
+    "qwen2_vl": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
+                     vision_config=dict(depth=1, embed_dim=64, hidden_size=64, num_heads=4, patch_size=4)),
+    "qwen3_vl_moe": dict(text_config=dict(TINY, **MOE), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+    "qwen3_5": dict(text_config=dict(TINY, **DELTA), vision_config=QWEN_TOWER, mtp=True),
+    "qwen3_5_moe": dict(text_config=dict(TINY, **MOE, **DELTA), vision_config=QWEN_TOWER, mtp=True),
+    "internvl": dict(text_config=dict(TINY, model_type="qwen3"), vision_config=dict(TOWER, image_size=[8, 8], patch_size=[4, 4])),
+    "idefics3": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER), "smolvlm": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+    "llava_next": dict(text_config=dict(PLAIN, model_type="mistral"), vision_config=dict(TOWER, model_type="clip_vision_model"), image_grid_pinpoints=[[8, 8]]),
+    "llava_next_video": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model"), image_grid_pinpoints=[[8, 8]]),
+    "llava_onevision": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(TOWER, model_type="siglip_vision_model"), image_grid_pinpoints=[[8, 8]]),
+    "video_llava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
+    "vipllava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model"), vision_feature_layers=[-1]),
+    # without logit_scale: the classes around Cohere 2 do not multiply by it
+    "aya_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
+    "cohere2_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
+    "got_ocr2": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(hidden_size=64, output_channels=32, num_hidden_layers=1, num_attention_heads=4,
+                     image_size=32, patch_size=4, window_size=2, global_attn_indexes=[0], mlp_dim=64)),
+    "ovis2": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(TOWER, hidden_stride=1), hidden_size=64),
+    "lighton_ocr": dict(text_config=dict(TINY, model_type="qwen3"), vision_config=dict(PIXTRAL, model_type="pixtral")),
+    "glm4v": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[1, 1, 2])),
+                  vision_config=dict(QWEN_TOWER, image_size=8)),
+    "glm_ocr": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[1, 1, 2])),
+                    vision_config=QWEN_TOWER),
+    "minicpmv4_6": dict(text_config=dict(TINY, model_type="qwen3_5_text", **DELTA), vision_config=dict(TOWER, model_type="minicpmv4_6_vision")),
+    "glm46v": dict(text_config=dict(PLAIN, model_type="glm4v_text", rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[1, 1, 2])),
+                  vision_config=dict(QWEN_TOWER, image_size=8)),
+    "glm4v_moe": dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[1, 1, 2])),
+                      vision_config=dict(QWEN_TOWER, image_size=8)),
+    "lfm2_vl": dict(text_config=dict(PLAIN, model_type="lfm2", layer_types=["conv", "full_attention"]),
+                    vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4, num_patches=16)),
+    "deepseek_vl": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+    "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+}
+EAGER = dict(attn_implementation="eager", experts_implementation="eager")
+AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM)
+
+
+def make(family, folder, dtype, seed):
+    """Makes a checkpoint whose norms, biases and gates differ from those of a new model, which
+    would hide faults."""
+    members = dict(FAMILIES[family])
+    mtp = members.pop("mtp", False)
+    config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
+    torch.manual_seed(seed)
+    model = next(auto for auto in AUTO if type(config) in auto._model_mapping).from_config(config, dtype=dtype)
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()) + [b for b in model.named_buffers() if b[0].endswith("bias")]:
+            if p.dim() == 1:
+                p.add_(0.2 * torch.randn(p.shape).to(p.dtype))
+            elif name.endswith(("weight", "proj")):
+                p.copy_((torch.randn(p.shape) * p.shape[-1] ** -0.5).to(p.dtype))
+    model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
+    if mtp:
+        add_mtp(folder)
+    return model
+
+
+def add_mtp(folder):
+    """Adds a block for multi-token prediction, as releases of Qwen3.5 have it: one more layer with
+    attention, and what is before and after it. No class of transformers has a module for it."""
+    made = tensors(folder)
+    last = max(int(re.search(r"layers\.(\d+)\.", n)[1]) for n in made if ".language_model.layers." in n)
+    block = {re.sub(r"^.*layers\.\d+", "mtp.layers.0", n): t.clone() for n, t in made.items() if f".language_model.layers.{last}." in n}
+    width = block["mtp.layers.0.input_layernorm.weight"].shape[0]
+    block |= {f"mtp.{n}.weight": torch.randn(width) for n in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")}
+    save_file(made | block | {"mtp.fc.weight": torch.randn(width, 2 * width)}, folder / "model.safetensors", {"format": "pt"})
+
+
+def calibration(path):
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.randint(1, 256, (16, 128), generator=generator).tolist()
+    path.write_text("".join(json.dumps({"input_ids": r}) + "\n" for r in rows))
+    return rows
+
+
+def recipe(path, gptq):
+    kind = "GPTQModifier" if gptq else "QuantizationModifier"
+    path.write_text(f"""quant_stage:
+  quant_modifiers:
+    {kind}:
+      ignore: ["re:.*lm_head"]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {{num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}}
+""")
+
+
+def tensors(folder):
+    out = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as f:
+            out |= {name: f.get_tensor(name) for name in f.keys()}
+    return out
+
+
+def nibbles(t):
+    return torch.stack([(t >> s) & 15 for s in range(0, 32, 4)])
+
+
+def rounded(source, ours, out):
+    """Writes the source with the weights that the codes of `ours` stand for."""
+    made = tensors(source)
+    packed = tensors(ours)
+    for name in [n for n in packed if n.endswith(".weight_packed")]:
+        stem = name.removesuffix("_packed")
+        codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
+        codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8
+        w = (codes.to(scale.dtype).unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
+        expert = re.fullmatch(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight", stem)
+        if stem in made or not expert:
+            made[stem] = w
+            continue
+        whole = made[f"{expert[1]}.{'down_proj' if expert[3] == 'down' else 'gate_up_proj'}"][int(expert[2])]
+        turned = whole.shape[0] != w.shape[0] * (1 + (expert[3] != "down")) or whole.shape[1] != w.shape[1]
+        if turned:
+            whole = whole.T
+        whole[len(w) if expert[3] == "up" else 0 :][: len(w)] = w
+    out.mkdir()
+    shutil.copy(source / "config.json", out)
+    save_file(made, out / "model.safetensors", {"format": "pt"})
+
+
+def load(folder, auto, **more):
+    """Returns the model that transformers loads from a directory, and the names that it misses,
+    does not know, or finds with another shape."""
+    model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
+    return model.eval(), [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in sorted(map(str, info[kind]))]
+
+
+def reload(source, packed, auto):
+    """Returns lines on faults when transformers loads the output: tensors that it misses or does
+    not know, or logits that are not those of the rounded weights; and a line with figures."""
+    dense = packed.with_name(packed.name + "_rounded")
+    try:
+        rounded(source, packed, dense)
+        ids = torch.arange(1, 65)[None]
+        with torch.no_grad():
+            models = [load(folder, auto) for folder in (source, dense, packed)]
+            a, b, c = [model(input_ids=ids).logits.float() for model, _ in models]
+    except Exception as e:
+        return [f"transformers does not load or run it: {type(e).__name__} {str(e)[:200]}"], ""
+    wrong, off, further = models[2][1], float((a - b).norm() / a.norm()), float((b - c).norm() / a.norm())
+    faults = [f"transformers misses or does not know {name}" for name in wrong[:3]] + ([] if further < 0.1 * off else [f"logits are off by {further:.4f}"])
+    return faults, f"transformers misses {len(wrong)} tensors; rounding moves logits by {off:.3f}, reading its codes by {further:.4f}"
+
+
+def without_defaults(config, defaults):
+    """Returns the members of config.json that are no default of the configuration class."""
+    keep = ("model_type", "architectures", "dtype")
+    out = {}
+    for key, value in config.items():
+        default = defaults.get(key)
+        if key in keep or key not in defaults:
+            out[key] = value
+        elif isinstance(value, dict) and isinstance(default, dict) and key.endswith("_config"):
+            out[key] = without_defaults(value, default)
+        elif value != default:
+            out[key] = value
+    return out
+
+
+def strip(source, bare):
+    """Copies a checkpoint without the keys of config.json that have their defaults."""
+    shutil.copytree(source, bare)
+    config = json.loads((source / "config.json").read_text())
+    kind = type(transformers.AutoConfig.from_pretrained(source))
+    defaults = json.loads(kind().to_json_string(use_diff=False))
+    for key in [k for k, v in config.items() if k.endswith("_config") and isinstance(v, dict)]:
+        inner = transformers.AutoConfig.for_model(config[key]["model_type"]) if config[key].get("model_type") else None
+        defaults[key] = json.loads(inner.to_json_string(use_diff=False)) if inner else {}
+    (bare / "config.json").write_text(json.dumps(without_defaults(config, defaults)))
+
+
+def older(source, old):
+    """Copies a checkpoint with a config.json as transformers 4 wrote it: rope_theta and
+    partial_rotary_factor outside of rope_parameters, and torch_dtype."""
+    def of(config):
+        rope = config.get("rope_parameters")
+        out = {k: of(v) if isinstance(v, dict) and k.endswith("_config") else v for k, v in config.items()}
+        if "dtype" in out:
+            out["torch_dtype"] = out.pop("dtype")
+        if isinstance(rope, dict) and not any(isinstance(v, dict) for v in rope.values()):
+            del out["rope_parameters"]
+            outside = ("rope_theta", "partial_rotary_factor")
+            out |= {k: rope[k] for k in outside if k in rope}
+            rest = {k: v for k, v in rope.items() if k not in outside}
+            out["rope_scaling"] = None if rest == {"rope_type": "default"} else rest
+        return out
+    shutil.copytree(source, old)
+    (old / "config.json").write_text(json.dumps(of(json.loads((source / "config.json").read_text()))))

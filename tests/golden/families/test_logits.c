@@ -1,0 +1,110 @@
+/* test_logits.c - F32 logits of a tiny random checkpoint of each family of logits/ against
+ * transformers (gen_logits.py): max |difference| is at most 5e-6 of max |logit|. Each config.json
+ * lacks the keys that have their defaults, so that the templates' defaults count, too. */
+#include "golden/models/logits.h"
+#include "torture.h"
+#include "unit/dir_fixture.h"
+
+#define DIR_LOGITS OSH_SOURCE_DIR "/tests/golden/families/logits"
+
+/* Returns max |difference| / max |logit| of a family. */
+static double family_distance(fixture *x, const char *name)
+{
+    tiny_case t;
+    char *file = NULL;
+    size_t n = 0;
+    int64_t vocab = 0;
+    double worst = 0, largest = 0;
+    tiny_open(x->cx, &t, name);
+    const float *want = tiny_npy(x->cx, &file, &n, name, ".npy");
+    tiny_write(x->cx, &t, x->dir, OSH_F32);
+    float *got = logits_of(x->cx, x->dir, NULL, t.ids, t.offsets, t.n_samples, &vocab);
+    assert_int_equal(n, t.offsets[t.n_samples] * vocab);
+    for (size_t i = 0; i < n; i++) {
+        worst = fmax(worst, fabs((double)got[i] - want[i]));
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    free(got);
+    osh_free(x->cx, file);
+    tiny_close(&t);
+    return worst / largest;
+}
+
+static void logits_are_those_of_transformers(void **state)
+{
+    fixture *x = *state;
+    char **names = NULL; // own
+    size_t n = 0, n_families = 0, wrong = 0;
+    tiny_dir = DIR_LOGITS;
+    assert_ok(x->cx, osh_dir_list(x->cx, &names, &n, DIR_LOGITS));
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(names[i]);
+        if (!tiny_ends(names[i], ".json") || !strcmp(names[i], "MANIFEST.json")) continue;
+        names[i][length - 5] = 0;
+        double off = family_distance(x, names[i]);
+        printf("%-24s max |diff| / max |logit| %.2e (limit 5e-6)\n", names[i], off);
+        n_families++, wrong += !(off <= 5e-6);
+    }
+    osh_strings_free(x->cx, names, n);
+    assert_true(n_families > 0);
+    assert_int_equal(wrong, 0);
+}
+
+/* Sets a member of config.json, or removes it; json NULL: removes. */
+static void config_set(const tiny_case *t, const char *key, const char *json)
+{
+    cJSON *config = cJSON_GetObjectItemCaseSensitive(t->json, "config");
+    cJSON_DeleteItemFromObjectCaseSensitive(config, key);
+    if (json) cJSON_AddItemToObject(config, key, cJSON_Parse(json));
+}
+
+static void settings_without_a_template_are_refused(void **state)
+{
+    static const struct {
+        const char *family, *key, *json, *says;
+    } rows[] = {
+        {"cohere", "use_qk_norm", "true", "use_qk_norm is true: want false"},
+        {"gemma", "use_bidirectional_attention", "true", "want false"},
+        {"olmoe", "clip_qkv", "8.0", "clip_qkv is set: want null"},
+        {"phi", "qk_layernorm", "true", "qk_layernorm is true: want false"},
+        {"exaone4", "layer_types", NULL, "sliding_window is set without layer_types"},
+        {"cwm", "layer_types", NULL, "layer_types is missing"},
+        {"cwm", "rope_parameters", NULL, "'rope_parameters' is missing"},
+        {"lfm2_moe", "layer_types", NULL, "layer_types is missing"},
+        {"gptj", "rotary_dim", "18", "rotary_dim is 18, want at most 16"},
+        {"gptj", "rotary_dim", "null", "rotary_dim is null"},
+        {"gpt_bigcode", "scale_attn_weights", "false", "scale_attn_weights is false"},
+        {"bamba", "hidden_act", "\"gelu\"", "hidden_act is not silu"},
+        {"ernie4_5", "partial_rotary_factor", "0.5", "partial_rotary_factor is 0.5, want 1"},
+        {"hunyuan_v1_dense", "rope_parameters",
+         "{\"rope_type\": \"dynamic\", \"alpha\": -1, \"factor\": 1}", "'alpha' is not above 0"},
+    };
+    fixture *x = *state;
+    tiny_dir = DIR_LOGITS;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tiny_case t;
+        osh_checkpoint *ck = NULL; // own
+        osh_graph *g = NULL;
+        tiny_open(x->cx, &t, rows[i].family);
+        config_set(&t, rows[i].key, rows[i].json);
+        tiny_write(x->cx, &t, x->dir, OSH_F32);
+        assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
+        osh_status rc = osh_graph_new(x->cx, &g, ck, NULL);
+        if (!rc || !strstr(osh_error_text(x->cx), rows[i].says))
+            fail_msg("%s, %s: status %d, %s", rows[i].family, rows[i].key, rc,
+                     osh_error_text(x->cx));
+        osh_error_clear(x->cx);
+        osh_checkpoint_close(x->cx, ck);
+        tiny_close(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(logits_are_those_of_transformers, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(settings_without_a_template_are_refused, setup_dir,
+                                        teardown_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
