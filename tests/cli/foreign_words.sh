@@ -33,7 +33,7 @@ done
 # Every --flag in a hint is a flag, and every page exists.
 words=$OSH_SOURCE_DIR/src/base/foreign.c
 grep -v '"lm_eval\|TASKS "\|lm_eval --model hf' "$words" | grep -oE -- '--[a-z][a-z-]+' | sort -u >flags
-"$ONESHOT" help all >all
+for command in "" generate; do "$ONESHOT" help all $command; done >all
 while read -r flag; do
     [ "$flag" = --version ] || grep -qE -- "^  $flag |alias $flag\$" all || fail "foreign.c names $flag, which is no flag"
 done <flags
