@@ -15,7 +15,7 @@ typedef struct osh_card_model {
 const osh_card_model *osh_card_model_find(const char *name); // NULL: unknown
 const osh_card_model *osh_card_model_at(size_t i);           // NULL: no more models
 
-typedef struct osh_estimate { // seconds, without those of the disk
+typedef struct osh_estimate { // seconds, without the time of the disk
     double phase[OSH_N_PHASES]; // observe, solve, propagate; including copies that are not hidden
     double copies;              // all copies over the bus, hidden or not
 } osh_estimate;

@@ -1,6 +1,6 @@
-/* learning_bytes.c - computes the memory of a block while it learns: that of the learner, and that
- * of the results of all its Linears, which are written when the block is finished. It also computes
- * the memory of tuning. */
+/* learning_bytes.c - predicts the memory of two steps that optimize codes by gradients. Learning a
+ * block needs the memory of the learner (learn/block.h) and of the results of all Linears of the
+ * block, which are written when the block is finished. Tuning needs the memory of learn/tune.h. */
 #include "budget/learning_bytes.h"
 #include "budget/simulate_solve.h"
 #include "learn/tune.h"

@@ -182,7 +182,8 @@ done:
     return rc;
 }
 
-/* Computes the bytes of a step's outputs in the tier, and of the values that are freed. */
+/* Sets *out to the bytes that the outputs of a step add to the store of values, and *taken to the
+ * bytes that the step frees there. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -195,8 +196,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees and takes rows of a finished batch, in the order of run_batch. left: bytes of the arena
- * that the batch still has. *now: bytes of values in the tier. */
+/* Frees the rows that a finished batch has consumed and allocates the rows of its outputs, in the
+ * order in which the run does it. `left`: bytes of the arena that the batch still uses. *now: bytes
+ * of the values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {

@@ -36,13 +36,14 @@ typedef struct osh_gptq_factor { // factor of one input and one ordering
     float *diag;   // own: diagonal of H in solving order, with dead columns set, without damping
     osh_device *device; // view: device of H; NULL: host memory
     const float *u; // view: [I, I], stored over H; NULL: H could not be factored
-    const osh_tensor *shift; // view: S of target.h; NULL: the target is the weight
+    const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
+                             // target is W
     // own: [I, I] damped H in file order; NULL: no step after the column loop needs it
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 by column; NULL: the search for scales does not need it
     const osh_gptq_ladder *ladder;
     double mean;   // mean of the diagonal with dead columns set
-    int n_damped;  // step of the ladder that succeeded; 0: the first
+    int n_damped;  // index of the damping that succeeded; 0: the first
     bool overflow; // the diagonal with the first damping exceeds f32
 } osh_gptq_factor;
 

@@ -131,8 +131,8 @@ const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL if there is none), else the fastest
  * kernel of the host. With a->past it runs `next`. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
-/* Returns an upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad needs for
- * n_tokens tokens. */
+/* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
+ * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
 /* Adds the gradients to a->din, on the host or on the device that has dout. OSH_E_UNSUPPORTED: the
