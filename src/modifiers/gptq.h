@@ -71,8 +71,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
                                 const osh_gptq *g, float dead);
 
 /* Returns the cost [I] of a squared error in each column when GPTQ solves a weight with Hessian h,
- * which is overwritten. On entry `cost` has the diagonal of h, which stays if h cannot be factored.
- * */
+ * which is overwritten. On entry `cost` has the diagonal of h, which stays if h cannot be
+ * factored. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
