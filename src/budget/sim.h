@@ -46,7 +46,7 @@ typedef struct osh_sim {
     bool *lent;     // own [values]: true if the store lends the value to the current step
     bool began;     // true after the visit has loaded its first weights
     int index;      // index of the current visit
-    bool *want;     // own [weights]
+    bool *want;     // own [weights]: scratch: weights that a step loads
     osh_exec_marks marks; // own
 } osh_sim;
 #endif

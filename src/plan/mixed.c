@@ -1,9 +1,9 @@
 /* mixed.c - chooses a candidate for each unit. The candidates of a unit on the lower convex hull of
  * (bytes, loss) form a chain of steps, each of which saves less per byte than the previous one. The
- * steps of all units are taken by falling savings per byte while they fit. The bound is the optimum
- * of the relaxed problem, in which a unit may be between two candidates: the choice when the first
- * step does not fit, with a fraction of that step. The remaining bytes are used for changes of
- * single units as long as one fits. */
+ * steps of all units are taken by falling savings per byte while they fit. The bound is the
+ * smallest loss of the relaxed problem, in which a unit may be between two candidates: the loss
+ * when the first step does not fit, with a fraction of that step. The remaining bytes are used for
+ * changes of single units as long as one fits. */
 #include "plan/mixed.h"
 
 #include <ctype.h>

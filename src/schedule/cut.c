@@ -144,8 +144,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // all Linears with the same statistic are
-                                                    // compared
+    for (int i = 0; i < p->match->n_linears; i++) { // if one Linear is compared, all Linears with
+                                                    // the same statistic are
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))
