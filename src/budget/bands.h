@@ -51,7 +51,7 @@ size_t osh_band_row_out(const osh_budget *p, const osh_linear *l); // bytes of a
 typedef struct osh_band_room { // sizes of a worker's buffers in bytes
     size_t in, out, codes, sums;
 } osh_band_room;
-/* Increases the sizes in r to those that the Linear needs. */
+/* Increases the sizes in r to the sizes that the Linear needs. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
 /* Returns the bytes of the source that are changed together. */
@@ -60,8 +60,8 @@ size_t osh_band_room_blocks(const osh_band_room *r); // bytes of the input and o
                                                      // worker
 
 /* Some output tensors are large enough to be checked during the run by reading them back.
- * osh_early_takes is true for such a tensor; the others return the number of such tensors, and the
- * memory for reading them. */
+ * osh_early_takes is true for such a tensor. osh_early_count returns the number of such tensors,
+ * and osh_early_bytes the memory for reading them. */
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);

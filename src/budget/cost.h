@@ -22,8 +22,8 @@ typedef struct osh_cost { // costs of one subgraph
     /* Multiplications and additions of the necessary matrix products, statistics, factors and
      * solves: attention counts the causal half, a Hessian its triangle. */
     double flops[OSH_N_PHASES];
-    double work[OSH_N_PHASES]; // all work, in seconds of the imaginary machine; only ratios of
-                               // these matter
+    double work[OSH_N_PHASES]; // all work, in seconds of the imaginary machine; only ratios of work
+                               // matter
     /* Work of a GPU in the passes, for estimate.c. done: operations of products and statistics,
      * also operations that are not necessary. moved: bytes of values that ops read and write.
      * stored: bytes of values that are copied to and from the store. loaded: bytes of weights. */

@@ -144,8 +144,8 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* Returns the end of the nodes from `node` on that run together, sample by sample. A single node
- * runs on the whole batch. `seen` is that of the hooks; `run` and `routed` are those of
- * osh_exec_span, for [first, end). */
+ * runs on the whole batch. `seen` is osh_exec_hooks.seen; `run` and `routed` are lists like those
+ * of osh_exec_span, for [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;

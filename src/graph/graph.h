@@ -75,7 +75,8 @@ typedef struct osh_graph {
     int head;      // node of lm_head; its logits are the output of the graph
     osh_logits_rule logits; // how the model changes its logits after the head
     int64_t n_vocab, n_layers;
-    int64_t max_positions; // longest sample in tokens (rope dynamic: times its factor)
+    int64_t max_positions; // longest sample in tokens (with dynamic rope: multiplied by the factor
+                           // of the rope)
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: class of the default sequential target, such as
                            // "LlamaDecoderLayer"
@@ -90,9 +91,9 @@ typedef struct osh_graph {
     int *joined;
 } osh_graph;
 
-/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses
- * the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED with a list of the known
- * ones. */
+/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses the
+ * embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the known
+ * architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 /* Works like osh_graph_new, but experts get only the tokens that the router sends to them: a
@@ -142,10 +143,10 @@ const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *c
 int osh_graph_module(const osh_graph *g, const char *name); // index of the module; -1: none has
                                                             // this name
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that depends on a changed node is doubled: before it a
- * node of the original model is inserted, with the same weights, which reads and makes the original
- * values. moved [nodes]: new index of each node. All other indices of nodes and values that the
- * caller has become invalid. */
+ * weights of node i will change. Every node that depends on a changed node is doubled: a node of
+ * the original model is inserted before it. The inserted node has the same weights, and reads and
+ * makes the original values. moved [nodes]: new index of each node. All other indices of nodes and
+ * values that the caller has become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
 /* Sets *out (own) to a Graphviz text. p NULL: without subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);

@@ -24,7 +24,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: for a first Linear: the last one that shares its scale
+    int *last = NULL;      // own [linears]: by first Linear of a shared scale: last Linear with the
+                           // same scale
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {

@@ -58,9 +58,9 @@ osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fiel
                             const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 /* Arguments of LLM Compressor's oneshot() that are no options here. `values` lists the accepted
- * values, for which this program does the same anyway (NULL: any, "": none); `doc` gives the
- * reason. osh_option_python returns OK for these values. For other values the error tells what to
- * do instead. */
+ * values, for which this program does the same without the argument (NULL: any, "": none); `doc`
+ * gives the reason. osh_option_python returns OK for these values. For other values the error tells
+ * what to do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 

@@ -1,6 +1,6 @@
 /* pruned.c - matches Linears with the targets of pruning modifiers. As in LLM Compressor
  * (sgpt_base.py) the targets name modules, and every Linear inside of such a module is pruned. A
- * list of sparsities has one value for each of these modules, in the model's order. */
+ * list of sparsities has one value for each module that the targets name, in the model's order. */
 #include "match/pruned.h"
 
 #include <string.h>

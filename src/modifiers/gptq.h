@@ -119,11 +119,12 @@ typedef struct osh_gptq_gathered { // groups whose Hessians are being factored
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    // own [n, I]: diagonal of each Hessian by column; then of the current ones, damped
+    // own [n, I]: diagonal of each Hessian by column; later the damped diagonals of the current
+    // groups
     float *diag;
     int32_t *perm;                 // own [n, I]: orderings of the current groups
-    float **h;                     // own [n]: views: Hessians of the current ones
-    // own [n]: group of each current one, and whether it has no factor
+    float **h;                     // own [n], of views: Hessians of the current groups
+    // own [n]: index of each current group; not 0 if the current group has no factor
     int *which, *failed;
 } osh_gptq_gathered;
 

@@ -199,8 +199,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Makes the single change that saves most among those that fit. Returns false if no change saves
- * anything. */
+/* Changes the candidate of one unit: makes the change that saves most and fits. Returns false if no
+ * change saves anything. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;

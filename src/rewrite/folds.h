@@ -5,8 +5,9 @@
  *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
  *
  * The output of the model stays the same if every reader of the layer's output takes the factors or
- * passes them on. Two ops pass them on: the product of a glu, and the values of an attention with
- * as many heads as its keys. Any other reader is an error with its name. */
+ * passes them on. Three ops pass factors on: a scale; a glu, from its input without the activation;
+ * and an attention with as many heads of queries as of keys, from its values. Any other reader is
+ * an error with its name. */
 #ifndef OSH_FOLDS_H
 #define OSH_FOLDS_H
 #include "rewrite/rewrites.h"

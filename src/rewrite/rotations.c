@@ -152,7 +152,7 @@ done:
 }
 
 /* Registers the changes in LLM Compressor's order: embeddings, norms, R1 of the Linears that write
- * to the stream, R1 of those that read it. */
+ * to the stream, R1 of the Linears that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;

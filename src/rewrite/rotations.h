@@ -11,9 +11,8 @@
  *     q -> q M, k -> k M; q k^T is unchanged
  *
  * A norm without a weight is the same for h and h M, so the weight of the norm is moved into its
- * readers. A tied head gets a weight of its own. Any other reader or writer of h is an error that
- * names
- * it. */
+ * readers. A tied head gets a weight of its own. Any other reader or writer of h is an
+ * error that names the module. */
 #ifndef OSH_ROTATIONS_H
 #define OSH_ROTATIONS_H
 #include "rewrite/online.h"

@@ -11,7 +11,7 @@ typedef struct osh_ahead osh_ahead;
 osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p,
                          const osh_result *results);
 /* Returns the next Linear and its weight (own, memory class OSH_MEM_DEVICE). *linear is -1 after
- * the last one. Returns the failure of the thread if it had one. */
+ * the last one. Returns the error of the thread, if it failed. */
 osh_status osh_ahead_take(osh_ctx *cx, osh_ahead *a, int *linear, osh_tensor **w);
 /* Stops and joins the thread. */
 void osh_ahead_free(osh_ctx *cx, osh_ahead *a);

@@ -1,6 +1,6 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h)
  * instead of solving them. If an earlier run was killed before it had written all Linears of a
- * block, all of them are learned again, with the same result. */
+ * block, all Linears of the block are learned again, with the same result. */
 #include <string.h>
 
 #include "schedule/blocks.h"

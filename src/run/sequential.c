@@ -104,7 +104,7 @@ static int64_t visit_number(const osh_budget *p, int visit)
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
-/* Returns the stage (osh_acts_stage) of the values that a visit stores. last: true for the values
+/* Returns the stage (osh_acts_stage) of the values that a visit stores. `last`: true for the values
  * that later visits read. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
@@ -362,8 +362,8 @@ static int visit_of_value(const osh_budget *p, int value)
     return v;
 }
 
-/* Sets *start to the visit after the last one whose values an earlier run has left complete on the
- * disk, or to 0. */
+/* Finds the last visit whose values an earlier run has left complete on the disk. Sets *start to
+ * the visit after it, or to 0 if there is none. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* calls.h - groups the Linears that are solved in one call: those that read the same value and have
- * the same modifiers. Run and plan use the same rule. */
+/* calls.h - groups the Linears that are solved in one call, because they read the same value and
+ * have the same modifiers. Run and plan use the same rule. */
 #ifndef OSH_CALLS_H
 #define OSH_CALLS_H
 #include "schedule/schedule.h"
