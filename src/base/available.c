@@ -1,11 +1,11 @@
-/* available.c - reads the memory that is left from /proc and from the cgroup (version 2). */
+/* available.c - reads from /proc and from the cgroup (version 2) how much memory is available. */
 #include "base/available.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the whole number at the begin of a file; -1: there is none. */
+/* Returns the whole number at the beginning of a file; -1: there is none. */
 static int64_t number_read(const char *path)
 {
     char text[64];

@@ -1,9 +1,9 @@
-/* available.h - the memory that the machine has left for this process. */
+/* available.h - the memory that the machine has available for this process. */
 #ifndef OSH_AVAILABLE_H
 #define OSH_AVAILABLE_H
 #include <stdint.h>
 
-/* Returns the bytes that the process can still allocate: MemAvailable of /proc/meminfo, or less
- * where its cgroup allows less. < 0: unknown. */
+/* Returns the bytes that the process can still allocate: MemAvailable of /proc/meminfo, or less if
+ * the cgroup of the process allows less. < 0: unknown. */
 int64_t osh_mem_available(void);
 #endif

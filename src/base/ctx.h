@@ -100,7 +100,7 @@ struct osh_ctx {
     bool root, alone, inlined; // root: made by osh_ctx_new; inlined: set by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
-    osh_mem_class mem_class; // class of its allocations
+    osh_mem_class mem_class; // class of the allocations of this context
     size_t n_text;
     char text[OSH_ERROR_BYTES];
 };

@@ -1,6 +1,6 @@
-/* foreign.c - the tables of foreign words. The sources of the words are the command lines of
- * auto-round, GPTQModel, llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and the arguments of
- * transformers and LLM Compressor that are no flags here. */
+/* foreign.c - the tables of foreign words: from the command lines of auto-round, GPTQModel,
+ * llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and arguments of transformers and LLM Compressor
+ * that are not flags here. */
 #include "base/foreign.h"
 
 #include <ctype.h>
@@ -160,7 +160,7 @@ static bool same_word(const char *a, const char *b)
     return !*a && !*b;
 }
 
-/* True for llama.cpp's types: q4_k_m, q8_0, iq2_xxs. */
+/* True for types of llama.cpp, such as q4_k_m, q8_0 and iq2_xxs. */
 static bool is_gguf_type(const char *s)
 {
     if (*s == 'i' || *s == 'I') s++;

@@ -1,4 +1,4 @@
-/* foreign.h - words that users bring from other tools, and what to type here instead. */
+/* foreign.h - finds the flag, command or value of this program for a word that other tools use. */
 #ifndef OSH_FOREIGN_H
 #define OSH_FOREIGN_H
 
@@ -9,7 +9,7 @@ typedef enum osh_foreign_kind {
     OSH_FOREIGN_VALUE,   // "method=awq"
 } osh_foreign_kind;
 
-/* Returns what to type instead, for the end of a message: "want --num-bits". Static; NULL: the word
- * is not in the tables. Case does not matter, and '-' equals '_'. */
+/* Returns the end of a message that names the replacement: "want --num-bits". The string is static.
+ * NULL: the word is not in the tables. Case does not matter, and '-' equals '_'. */
 const char *osh_foreign(osh_foreign_kind kind, const char *word);
 #endif

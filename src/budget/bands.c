@@ -10,11 +10,11 @@
 
 /* At most MOST_COMPUTING threads compute, because no disk is fast enough for more. More threads
  * wait for the disk: LEAST threads and one for each EACH bytes of the output, at most WAITING. A
- * short job has nothing to wait for, and its bands would be most of its memory. */
+ * short job has few waiting threads, because their bands would be most of its memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-enum { BAND_MOST = 64 << 20 };            // limit for a Linear with large blocks of rows
-enum { HELD_MOST = 1 << 30 };             // most bytes that a stream keeps between two looks at the
-                                          // bands
+enum { BAND_MOST = 64 << 20 }; // most bytes of a band of a Linear with large blocks of rows
+enum { HELD_MOST = 1 << 30 };             // most bytes of bands that a stream keeps until it reads
+                                          // them a second time
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -63,7 +63,7 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* The bytes on the disk are not those of the weight that is rounded. */
+    /* A folded weight differs from the bytes on the disk. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     if (l->prune.modifier >= 0) return false;              // the mask needs the whole weight
     if (!osh_observer_by_rows(a)) return false;
@@ -122,8 +122,8 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Bands that are not kept are read again for each group; they are counted with the group's mean
- * band size. */
+/* Counts, for each group, the bands that are not kept and are therefore read again, at the mean
+ * band size of the group. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -226,7 +226,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* FEW: counts this many Linears of the largest size; SMALL: bytes for many small ones. */
+    /* FEW: number of Linears of the largest size that fit; SMALL: bytes that many small Linears may
+     * use. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -310,8 +311,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Bytes of a list of the tensors, a mark for each tensor, and the block that osh_file_scan
- * needs. */
+/* Returns the bytes of a list of the tensors, of a mark for each tensor, and of the block that
+ * osh_file_scan needs. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

@@ -20,16 +20,17 @@ typedef struct osh_peaks { // bytes
 } osh_peaks;
 typedef struct osh_memory {
     osh_tier tier;
-    bool looks_f16;      // second looks get the values as F16; this changes output bytes
+    bool looks_f16;      // values that an observer reads twice (schedule/looks.h) are kept as F16;
+                         // this changes the bytes of the output
     int64_t n_kept;      // tier disk: number of batches whose values stay in memory
     int n_loaders;       // threads that read values from the disk in advance
-    int64_t n_ahead;     // tier disk: number of batches that they read in advance
-    bool read_ahead; // for Linears that are rounded without data: the next one is read during the
-                     // rounding
+    int64_t n_ahead;     // tier disk: number of batches that the loaders read in advance
+    bool read_ahead; // for Linears that are rounded without data: the next weight is read during
+                     // the rounding
     int n_stream;        // number of threads of a stream; each has one band of a tensor
-    int n_held;          // number of bands that a stream keeps between two looks
+    int n_held;          // number of bands that a stream keeps until it reads them a second time
     int64_t early;       // host bytes, part of the base, for reading large output tensors back
-                         // during the run; 0: not done
+                         // during the run; 0: they are read back only at the seal
     bool direct;         // source and output bypass the page cache
     bool by_card;        // tier disk: the GPU itself reads files of values
     int64_t base_bytes;  // host bytes of the process before the first visit, including those that
@@ -42,11 +43,11 @@ typedef struct osh_memory {
                                                    // from the output at the seal
     osh_device_peaks *peaks; // own: for a GPU: peaks of passes; NULL: the plan is finished
     osh_trials *trials;  // own: results of simulations so far; NULL: the plan is finished
-    osh_places *places;  // own: for a GPU: planned addresses of blocks; NULL: blocks are taken at
-                         // any free address
+    osh_places *places;  // own: for a GPU: planned addresses of blocks; NULL: blocks are allocated
+                         // at any free address
     osh_peaks least;     // smallest budgets with which the run is possible
-    int64_t solve_limit; // device bytes up to which a solve works on more rows at a time; 0: on as
-                         // few as possible
+    int64_t solve_limit; // device bytes that a solve may use to work on more rows at a time; 0: it
+                         // works on as few rows as possible
 } osh_memory;
 
 typedef struct osh_budget {
@@ -54,7 +55,7 @@ typedef struct osh_budget {
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
     const osh_manifest *manifest; // view
-    osh_schedule *schedule;       // view: its visits, looks and batches are chosen by this part
+    osh_schedule *schedule; // view: the members visits, looks and batch_* are chosen by src/budget
     osh_memory memory;
 } osh_budget;
 

@@ -7,8 +7,8 @@
  *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
  *               the column loop (docs/how-to/cuda.md)
  *
- * The speeds are the vendor's (docs/how-to/cuda.md names the data sheets). This program was not
- * measured on any of these GPUs. */
+ * The speeds are from the vendor's data sheets (docs/how-to/cuda.md names them). This program was
+ * not measured on any of these GPUs. */
 #include "budget/cards.h"
 
 #include <math.h>

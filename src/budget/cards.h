@@ -7,7 +7,7 @@
 typedef struct osh_card_model {
     const char *name, *title;
     int64_t memory_bytes; // total memory, as nvidia-smi reports it
-    bool tf32_pays;       // result of osh_cuda_tf32_pays for its compute capability
+    bool tf32_pays;       // result of osh_cuda_tf32_pays for the GPU's compute capability
     /* bf16, tf32, f32: dense operations per second of products with F32 sums. memory: bytes per
      * second. bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
@@ -15,7 +15,7 @@ typedef struct osh_card_model {
 const osh_card_model *osh_card_model_find(const char *name); // NULL: unknown
 const osh_card_model *osh_card_model_at(size_t i);           // NULL: no more models
 
-typedef struct osh_estimate { // seconds, without those of the disk
+typedef struct osh_estimate { // seconds, without the time of the disk
     double phase[OSH_N_PHASES]; // observe, solve, propagate; including copies that are not hidden
     double copies;              // all copies over the bus, hidden or not
 } osh_estimate;

@@ -3,8 +3,8 @@
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
  * a sample of T tokens (with a sliding window W, t + 1 is at most W); a Hessian I (I + 1). Per
  * input: the factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve,
- * and for judging it. Experts run on all tokens for their statistics, and later only on their own
- * tokens. Nothing else is counted. */
+ * and for judging rounding to nearest. Experts run on all tokens for their statistics, and later
+ * only on their own tokens. Nothing else is counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -85,8 +85,8 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr; // this member is also the first one of
-                                                         // moe_gate's attributes
+            const osh_moe_router_attr *a = router->attr; // moe_gate's attributes begin with the
+                                                         // same member
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
@@ -159,8 +159,8 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* True if no earlier Linear with a Hessian reads the same input, so that the work per input is
- * counted for this one. All readers of the input with a Hessian are in one subgraph. */
+/* True if no earlier Linear with a Hessian reads the same input: the work per input is counted for
+ * this Linear. All Linears that share a Hessian are in one subgraph. */
 static bool leads_input(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
@@ -176,13 +176,13 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations of the factor, including those of gptq_shift. */
+/* Returns the operations of the factor, including the op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
 }
-/* Returns the fraction of the column loop's work that judging rounding to nearest needs: that of
- * the judged rows. */
+/* Returns the fraction of the rows for which rounding to nearest is judged; each costs as much as
+ * in the column loop. */
 static double judge_share(const osh_linear *l)
 {
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
@@ -272,7 +272,7 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
 typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
-    osh_cost *c;    // view: of the current visit
+    osh_cost *c;    // view: costs of the current visit
     bool *loaded;   // own: [weights]
     fed *open;      // own: [values of the range]
     double reading; // bytes of loads since the last pass

@@ -22,11 +22,11 @@ typedef struct osh_cost { // costs of one subgraph
     /* Multiplications and additions of the necessary matrix products, statistics, factors and
      * solves: attention counts the causal half, a Hessian its triangle. */
     double flops[OSH_N_PHASES];
-    double work[OSH_N_PHASES]; // all work, in seconds of the imaginary machine; only ratios of
-                               // these matter
+    double work[OSH_N_PHASES]; // all work, in seconds of the imaginary machine; only ratios of work
+                               // matter
     /* Work of a GPU in the passes, for estimate.c. done: operations of products and statistics,
-     * also those that are not necessary. moved: bytes of values that ops read and write. stored:
-     * bytes of values to and from their tier. loaded: bytes of weights. */
+     * also operations that are not necessary. moved: bytes of values that ops read and write.
+     * stored: bytes of values that are copied to and from the store. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
     double factor_flops; // part of flops[OSH_PHASE_SOLVE]
 } osh_cost;
@@ -36,12 +36,12 @@ typedef struct osh_cost { // costs of one subgraph
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
 /* Returns the Linear's part of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
-/* Returns the work of the fold's search; 0: it has none. */
+/* Returns the work of the search for the fold's factors; 0: there is no search. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);
 typedef struct osh_visited { // views: a step of a visit
     int index;          // index of the visit
     const osh_step *step;
-    const bool *stats;  // [values] true for values that it observes; NULL: none
+    const bool *stats;  // [values] true for values that the step observes; NULL: none
 } osh_visited;
 /* Sets *share to the step's part of its phase, or to 1 if the phase is one pass. `cost` is the
  * result of osh_cost_new. */

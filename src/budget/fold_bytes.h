@@ -3,11 +3,11 @@
 #define OSH_FOLD_BYTES_H
 #include "budget/budget.h"
 
-/* Returns the gross bytes of the statistics for its factors. `groups` are those of the plan while
- * the statistics are collected; later one group. */
+/* Returns the gross bytes of the statistics for the factors of a fold. `groups`: the groups of the
+ * plan while the statistics are collected; one group after that. */
 int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f, const osh_groups *groups);
-/* Computes the gross bytes that are needed to compute its factors. `reads` is true if weights may
- * have to be read for it. */
+/* Sets *bytes to the gross bytes that the computation of the factors needs. `reads` is true if it
+ * may have to read weights. */
 osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_budget *p, const osh_fold *f,
                             bool reads);
 #endif

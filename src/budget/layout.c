@@ -78,7 +78,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
     }
     if (kind != OSH_LAYOUT_ROWS) {
-        bool hessian = kind != OSH_LAYOUT_RANGE; // or a shift, which has the same size
+        bool hessian = kind != OSH_LAYOUT_RANGE; // a shift has the same size as a Hessian
         return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
     }
     int64_t b = index % p->schedule->n_batches,

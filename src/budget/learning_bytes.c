@@ -1,6 +1,6 @@
-/* learning_bytes.c - computes the memory of a block while it learns: that of the learner, and that
- * of the results of all its Linears, which are written when the block is finished. It also computes
- * the memory of tuning. */
+/* learning_bytes.c - predicts the memory of two steps that optimize codes by gradients. Learning a
+ * block needs the memory of the learner (learn/block.h) and of the results of all Linears of the
+ * block, which are written when the block is finished. Tuning needs the memory of learn/tune.h. */
 #include "budget/learning_bytes.h"
 #include "budget/simulate_solve.h"
 #include "learn/tune.h"
@@ -64,7 +64,8 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
         size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
                      osh_mem_gross((size_t)n_scales[l->weight] * 8) +
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
-        if (one > most) most = one; // its codes, the packed tensors, and the source's weight
+        if (one > most) most = one; // codes and packed tensors of the Linear, and its weight in the
+                                    // source
     }
     OSH_TRY(osh_tune_bytes(cx, &m, p->schedule->tune_graph, p->in->ck, &p->in->data, n_scales));
     *n_bytes = (int64_t)(m.kept + (m.row > most ? m.row : most) + (size_t)p->manifest->n_out * 32);

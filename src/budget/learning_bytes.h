@@ -1,12 +1,15 @@
-/* learning_bytes.h - computes the memory of learning: of a block, and of tuning. */
+/* learning_bytes.h - predicts the memory of the steps that optimize codes by gradients: learning of
+ * a block (learn/block.h), and tuning (learn/tune.h). */
 #ifndef OSH_LEARNING_BYTES_H
 #define OSH_LEARNING_BYTES_H
 #include "budget/budget.h"
 #include "schedule/range.h"
 
-/* Computes the host memory of tuning in addition to the base; 0: there is no tuning. */
+/* Sets *n_bytes to the host memory that tuning needs in addition to the base; 0: the run does not
+ * tune. */
 osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p);
-/* Computes the host memory of the range's block while it learns. */
+/* Sets *n_bytes to the host memory that the block of range `r` needs while its codes are
+ * learned. */
 osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p,
                           const osh_range *r);
 #endif

@@ -41,8 +41,8 @@ enum {
 };
 /* A source of at least this size that is read only once bypasses the page cache. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Returns the memory of the run besides visits: emitter, journal, results, report, and their
- * lists. */
+/* Returns the memory that the run needs outside of visits for the emitter, the journal, results,
+ * the report and their lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
@@ -114,8 +114,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each round is another forward pass; instead of more rounds, segments
-                          // are cheaper
+enum { MOST_ROUNDS = 8 }; // each round is another forward pass; segments cost less than more rounds
 
 /* Sets the phases of a visit for this number of rounds. More than MOST_ROUNDS mean segments, except
  * if ranges of keys and values, or of outputs, are observed in the pass. */
@@ -173,8 +172,8 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 
 static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Chooses phases for this budget. *fit is true if they keep it. On a GPU, different phases leave
- * other gaps than equal phases for all visits, so they are tried last. */
+/* Chooses phases for this budget. Sets *fit to true if the phases keep the budget. On a GPU, gaps
+ * between blocks depend on the phases, so phases that differ between visits are tried last. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -197,8 +196,8 @@ static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* Sets *least to the largest of the visits' smallest peaks, if some phases keep that budget; if
- * not, to `same`, the peak of the best phases that are equal for all visits. */
+/* Each visit has a smallest peak. Sets *least to the largest of these peaks if some phases keep it
+ * as a budget; if not, to `same`, the peak of the best phases that are equal for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -256,8 +255,8 @@ done:
 }
 
 /* Chooses the visits during which values in host memory are copied to and from the GPU in parallel
- * to the work. The blocks for it exist only during a pass, so those of one visit do not change the
- * addresses in another. */
+ * to the work. The blocks for the copies exist only during a pass, so the blocks of one visit do
+ * not change the addresses in another. */
 static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -279,7 +278,7 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limi
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // the blocks of one visit change the addresses in the others
+    enum { TRIES = 4 }; // blocks of one visit change the addresses in other visits
     for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -345,8 +344,8 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Finds the kinds of second looks that --calib-cache allows. There is only one if no observer looks
- * twice. */
+/* Sets *first and *last to the kinds of second looks (schedule/looks.h) that --calib-cache allows.
+ * If no observer looks twice, they are equal. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -376,7 +375,8 @@ done:
     return rc;
 }
 
-/* Runs several samples at a time if no flag gives a number and this changes nothing else. */
+/* Chooses batches of several samples, if no flag gives a batch size and all other choices stay the
+ * same. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -428,7 +428,7 @@ int64_t osh_memory_of_card(int64_t free_bytes)
     return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Sets a device budget if none is given: that of the GPU of this machine, or of the model of
+/* Sets a device budget if none is given: the memory of this machine's GPU, or of the GPU model of
  * --device-model. */
 static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
 {
@@ -446,8 +446,8 @@ done:
     return rc;
 }
 
-/* Decides whether the GPU itself reads values from the disk. It needs a block, which must fit
- * without other changes. */
+/* Decides whether the GPU itself reads values from the disk. This needs a block of memory, which
+ * must fit without other changes to the plan. */
 static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_memory *m = &p->memory;
@@ -456,7 +456,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                  osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
-    /* The memory of loaders is not needed. */
+    /* Loaders are not needed. */
     if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -502,7 +502,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // memory of the library is part of the base
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // the memory of the library is part of base_bytes
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -547,13 +547,14 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // frees memory for the list
-    /* Added for the next process, because the message of a refusal names this budget. */
+    /* A refusal recommends this budget for another process, so the noise is added. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // then the output may be written twice
+    bool again = s->n_traversals || s->tune.steps; // true: the output may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
-    /* With a budget the base includes the blocks. The list of places is not included. */
+    /* With a budget, base_bytes includes the blocks. The list of planned addresses is not
+     * included. */
     if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);

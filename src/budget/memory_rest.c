@@ -10,13 +10,14 @@
 bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
 /* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
- * `ahead`: the next one is read during the rounding. Results that wait to be written use the memory
+ * `ahead`: the next weight is read during the rounding. Results that wait to be written use memory
  * that weight and work leave free. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
     int64_t before = 0; // weight and work of the previous Linear
-    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if not, the base includes it
+    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if false, the base includes the
+                                                              // memory of the library
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_memory_blocks_in_base(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
@@ -72,8 +73,8 @@ static bool budget_holds(const osh_limits *b, const osh_limits *need)
            (!b->device_given || need->device <= b->device);
 }
 
-/* Chooses the number of bands that stay in memory between two looks: all bands of the largest
- * group, or as many as fit, in sixteen steps. */
+/* Chooses the number of bands that a stream keeps until it reads them a second time: all bands of
+ * the largest group, or as many as fit, in sixteen steps. */
 static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
 {
     osh_memory *m = &p->memory;
@@ -95,8 +96,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    bool *seen = NULL; // own: true for source tensors that a visit loads, which are copied from
-                       // there
+    bool *seen = NULL; // own: true for source tensors that a visit loads and then copies to the
+                       // output
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
         if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)

@@ -38,7 +38,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     /* Scales of caches need each attention in one subgraph (match/cache.c). */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* Without blocks the codes would be different. */
+        /* The job would not learn by block, so the codes would be different. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);

@@ -1,4 +1,4 @@
-/* refuse.h - refuses budgets that cannot be kept, and enforces all others. */
+/* refuse.h - refuses budgets that cannot be kept, and enforces those that can. */
 #ifndef OSH_REFUSE_H
 #define OSH_REFUSE_H
 #include "budget/budget.h"
@@ -7,8 +7,9 @@
  * outside of visits. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
                              const osh_limits *outside);
-/* True if --host-memory is enough for the passes before and after the run. others_host is a figure
- * for the next process and includes OSH_ISA_NOISE_BYTES, so that the next process accepts it. */
+/* True if --host-memory is enough for the passes before and after the run. o->others_host includes
+ * OSH_ISA_NOISE_BYTES, because messages recommend it to another process; this process does not need
+ * them. */
 bool osh_others_fit(const osh_options *o);
 /* Limits the context to the budgets from now on. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);

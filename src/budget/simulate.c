@@ -1,5 +1,5 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it walks like visit.h,
- * with steps that only count.
+/* simulate.c - counts the bytes of every step of a run before it starts: it makes the walk of
+ * schedule/visit.h with steps that only count.
  *
  *   device = loaded weights + open Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
@@ -130,7 +130,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Opens the sums of a Linear's input, and counts the scratch of a batch while they are updated. */
+/* Opens the sums of a Linear's input, and counts the scratch that updating them with a batch
+ * needs. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -182,7 +183,8 @@ done:
     return rc;
 }
 
-/* Computes the bytes of a step's outputs in the tier, and of the values that are freed. */
+/* Sets *out to the bytes that the outputs of a step add to the store of values, and *taken to the
+ * bytes that the step frees there. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -195,8 +197,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees and takes rows of a finished batch, in the order of run_batch. left: bytes of the arena
- * that the batch still has. *now: bytes of values in the tier. */
+/* Frees the rows that a finished batch has consumed and allocates the rows of its outputs, in the
+ * order in which the run does it. `left`: bytes of the arena that the batch still uses. *now: bytes
+ * of the values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -261,7 +264,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = sim_way_bytes(s, st); // the blocks nearest to the end of the arena
+    size_t ways = sim_way_bytes(s, st); // bytes of the blocks nearest to the end of the arena
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
@@ -303,9 +306,10 @@ done:
     return rc;
 }
 
-/* Simulates a pass of the batches that are kept: an input is lent, or given away at its last read,
- * and outputs stay. Bytes grow or shrink in proportion to the finished tokens, so the maximum is at
- * the beginning or the end. grow: bytes of values kept for a second look. */
+/* Simulates a pass of the batches whose values are kept in memory: the store lends an input to the
+ * batch, or gives it away at the last read, and keeps the outputs. The bytes grow or shrink in
+ * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
+ * `grow`: bytes of the values that the pass keeps for a second look. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -342,8 +346,8 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
-    /* Rows are added and freed batch by batch. During the first batch there is no new row, during
-     * the last one there are all but its own. */
+    /* Rows are added and freed batch by batch. During the first batch there is no new row; during
+     * the last batch there are the new rows of all other batches. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
@@ -403,7 +407,8 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // the weight in memory is the solved one
+        if (!v->segments && !v->round_bytes) continue; // the weight in memory is already the solved
+                                                       // weight
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;

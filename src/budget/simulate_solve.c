@@ -23,8 +23,8 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 }
 
 /* Returns the bytes of the pruner that comes before a quantizer. *kept: bytes of the results of all
- * pruned Linears, which wait for the quantizer. The Hessian is copied because the quantizer needs
- * it too. */
+ * pruned Linears, which exist until the quantizer has read them. The bytes include a copy of the
+ * Hessian, because the quantizer needs the original. */
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
@@ -87,8 +87,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // does nothing:
-                                                                              // results do not stay
+/* Does nothing, because results do not stay in memory. */
+static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
  * packed result. */
@@ -161,8 +161,8 @@ typedef struct solving { // bytes of a call
     size_t room;              // free bytes of the GPU that the call may use
 } solving;
 
-/* Counts the packing of a job while the factor exists. On the host its own result exists, on a GPU
- * those of its call (at most the bytes of the whole solve). */
+/* Counts the packing of a job while the factor exists. On the host the result of the job exists at
+ * that time, on a GPU the results of the whole call (at most the bytes of the whole solve). */
 static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
                              const solving *x)
 {
@@ -177,8 +177,8 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
 
-/* Returns the first Linear of the range's block; the block is solved together with it. -1: there is
- * none. */
+/* Returns the first Linear of the range's block; the whole block is solved when this Linear is. -1:
+ * there is no block. */
 static int range_first_of_block(const osh_budget *p, const osh_range *r)
 {
     for (int i = r->l0; i < r->l1; i++)
@@ -188,13 +188,14 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
 
 /* Calls that are solved in parallel, or together on a GPU. Numbers are bytes. */
 typedef struct window {
-    int like; // for a GPU: first Linear of the calls that were counted last; -1: none
+    int like; // for a GPU: first Linear of the calls that were last counted; -1: none
     int n;
     int64_t all, largest;                // bytes of the weights of all calls, and of the largest
                                          // call
     int64_t stats;                       // bytes of the statistics when the first call began
-    int64_t results, run, most_run, pack; // results: of all calls; run: other bytes; most_run: of
-                                          // the largest call; pack: of one result
+    int64_t results, run, most_run, pack; // results of all calls; `run`: other bytes of all calls;
+                                          // `most_run`: of the largest call; `pack`: buffers to
+                                          // pack one result
 } window;
 
 /* Updates the visit's peaks for solving in parallel. device, host: bytes in addition to those of
@@ -234,8 +235,8 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
     return n;
 }
 
-/* Counts the inputs of the range that have as many readers as lead's input and a reader like
- * `lead`. The result is at most OSH_GROUPS_AT_ONCE. */
+/* Counts the inputs of the range that have as many readers as the input of `lead`, and a reader
+ * similar to `lead`. The result is at most OSH_GROUPS_AT_ONCE. */
 static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *values,
                               const osh_linear *lead)
 {
@@ -245,7 +246,7 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
             continue;
-        /* If several readers of one input are like `lead`, only the first counts. */
+        /* If several readers of one input are similar to `lead`, only the first is counted. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
             of = osh_next_reader(p->match, of);
@@ -254,8 +255,8 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
     return n;
 }
 
-/* Counts the calls that a GPU solves together, once for all calls that are alike, when the first of
- * them is solved. A resumed run may solve other calls together, but not more of them. */
+/* Counts the bytes of the calls that a GPU solves together, once for each set of similar calls,
+ * when the first of them is solved. A resumed run may solve other calls together, but not more. */
 static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values,
                           const group *g, const solving *x)
 {
@@ -263,7 +264,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     int first = g->call.which[0];
     const osh_linear *lead = &p->match->linears[first];
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    /* The smallest budget has no such calls. */
+    /* With the smallest budget no calls are solved together. */
     if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return;
     if (w->like >= 0 && linears_are_alike(&p->match->linears[w->like], lead)) return;
     int n = window_count_alike(s, r, values, lead);
@@ -278,8 +279,8 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
 }
 
-/* Adds a call that was found and is not yet closed: to the previous calls, or as a window of its
- * own if its jobs run in parallel. */
+/* Adds a call to the window of calls that are solved in parallel, or as a window of its own if its
+ * jobs run in parallel. The call was found and is not yet closed. */
 static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
 {
     const osh_budget *p = s->p;
@@ -333,7 +334,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* on_card becomes the part of `room` that is used. */
+        /* on_card is set to the part of `room` that the call uses. */
         size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))

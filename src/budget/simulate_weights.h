@@ -6,8 +6,8 @@
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
 void osh_sim_drop_copy(osh_sim *s, int weight);
-/* Does the same as drop_copies of sequential.c: keeps only the copies of weights that are still to
- * be solved. */
+/* Does the same as osh_engine_drop_copies of run/loading.c: frees the host copies of weights,
+ * except those that wait for a solve. */
 void osh_sim_drop_copies(osh_sim *s);
 /* Counts the memory for reloading a solved weight: its packed tensors and its codes. */
 void osh_sim_note_reload(osh_sim *s, const osh_linear *l);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit of all trials together; a plan has about 30
+enum { MOST_BYTES = 1 << 20 }; // limit of the whole cache; a plan makes about 30 simulations
 
 /* Members of p->memory, besides the visits, that a simulation reads; and the batches. */
 typedef struct settings {

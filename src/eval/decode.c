@@ -1,5 +1,5 @@
-/* decode.c - runs a model on one sample in pieces. If an op neither works on each token by itself
- * nor keeps a state, every piece runs all tokens from the first on. */
+/* decode.c - runs a model on one sample in pieces. Each op must work on every token separately, or
+ * keep a state. If one op does neither, every piece runs all tokens from the first on. */
 #include "eval/decode.h"
 
 #include <string.h>
@@ -10,11 +10,14 @@
 struct osh_decode {
     const osh_forward *f; // view
     bool round;
-    int64_t n, room;    // tokens that have run; most tokens
+    int64_t n, room;    // n: tokens that have run; room: most tokens
     int32_t *ids;       // own [room]
-    osh_op_past *pasts; // own [nodes], each state own; NULL: all tokens run again for each piece
-    int64_t long_from;  // the sample runs again when it gets longer than this; 0: never
-    bool *stays;        // own [subgraphs + 1]: weights that stay in memory; the last is the head
+    osh_op_past *pasts; // own [nodes], and each state is own; NULL: all tokens run again for each
+                        // piece
+    int64_t long_from;  // number of tokens beyond which the sample must run again from its first
+                        // token (longrope); 0: never
+    bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph stay in memory;
+                        // the last element is for the head
     osh_weights *kept;  // own: the weights that stay
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
     osh_tensor *logits; // own [1, V]
@@ -23,12 +26,12 @@ struct osh_decode {
 
 /* ---- states ---- */
 
-typedef struct survey { // counts over the nodes that run
+typedef struct survey { // totals over the nodes that run
     const osh_forward *f;
     int64_t room;
     int without;       // a node that cannot run in pieces; -1: none
     int64_t long_from, bytes;
-    osh_op_past *to;   // view: gets the states; NULL: they are only counted
+    osh_op_past *to;   // view: gets the states; NULL: the states are only counted
 } survey;
 
 static size_t node_state_bytes(const osh_graph *g, const osh_node *n, int64_t room)

@@ -3,14 +3,14 @@
  *   host = base + states + weights that stay + max over subgraphs and head of
  *          (its values and scratch + its weights, unless they stay)
  *
- * Weights stay in the order of the subgraphs as long as the sum fits. With a budget that holds none
- * of them, one subgraph at a time is in memory. */
+ * In the order of the subgraphs, the weights of each subgraph stay in memory if the peak then still
+ * fits. If no weights can stay, one subgraph at a time is in memory. */
 #include "eval/decode_memory.h"
 
 #include "base/available.h"
 #include "math/isa.h"
 
-enum { SMALL_BYTES = 2 << 20 }; // lists
+enum { SMALL_BYTES = 2 << 20 }; // an allowance for lists
 
 typedef struct need { // a subgraph, or the head
     int64_t weights, work; // bytes
@@ -20,9 +20,9 @@ typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
     need *of;        // own [parts + 1]
-    bool *before;    // own [values]: values that enter the subgraph
-    int64_t reading; // bytes to read a weight
-    int64_t base;    // bytes beside the subgraphs
+    bool *before;    // own [values]: true if the value is an input of the subgraph
+    int64_t reading; // scratch bytes for reading a weight
+    int64_t base;    // bytes that do not belong to a subgraph
 } sums;
 
 static double least_mib(int64_t peak)
@@ -30,7 +30,8 @@ static double least_mib(int64_t peak)
     return (double)((peak + OSH_ISA_NOISE_BYTES + (1 << 20) - 1) >> 20);
 }
 
-/* *work is raised to the bytes of the subgraph for a piece of n tokens after `past` others. */
+/* Raises *work to the bytes that the subgraph needs for a piece of n tokens after `past` earlier
+ * tokens. */
 static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const osh_forward_part *p,
                               int64_t n, int64_t past)
 {
@@ -45,7 +46,7 @@ static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const o
         if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
     osh_forward_weight_bytes(f, p->s, p->run, &width);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
-    if (osh_forward_may_round(f)) // inputs are rounded in a copy
+    if (osh_forward_may_round(f)) // a rounded input is a copy
         passing += osh_mem_gross((size_t)(n * width) * osh_dtype_bytes(g->dtype));
     if ((int64_t)passing > *work) *work = (int64_t)passing;
     if (before + t->reading > *work) *work = before + t->reading;
@@ -83,7 +84,7 @@ static void head_count(need *to, const sums *t, int n_threads)
                (int64_t)osh_tensor_gross((size_t)in_width * sizeof(float));
 }
 
-/* Returns the peak with the weights that stay. */
+/* Returns the peak of the whole generation if the weights of `stays` stay in memory. */
 static int64_t sums_peak(const sums *t, const bool *stays)
 {
     int64_t kept = 0, most = 0;
@@ -127,7 +128,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                  "--host-memory %.0fMiB cannot be held: the smallest that would do is "
                  "--host-memory %.0fMiB; fewer new tokens need less",
                  (double)(limit >> 20), least_mib(least));
-    /* Without a budget: seven eighths of what the machine has left. */
+    /* Without a budget: seven eighths of the memory that the machine has available. */
     int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;
     for (int i = 0; i <= s->f->parts->n; i++) {
         stays[i] = true;

@@ -5,12 +5,12 @@
 
 typedef struct osh_decode_sizes {
     const osh_forward *f;
-    int64_t n_first; // tokens of the longest piece that runs at once
+    int64_t n_first; // tokens of the longest piece
     int64_t states;  // gross bytes of the states and lists that osh_decode_open allocates
-    bool pieces;     // later pieces have one token; else each run has all tokens
+    bool pieces;     // true: all later pieces have one token; false: each piece has all tokens
 } osh_decode_sizes;
-/* stays [subgraphs + 1]: set to true for each subgraph, and at the end the head, whose weights stay
- * in memory. Sets the limit of the context. */
+/* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
+ * element is for the head. Sets the memory limit of the context. */
 osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want);
 #endif

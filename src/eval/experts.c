@@ -15,7 +15,7 @@ struct osh_reaping {
     int *layer_of;  // own [values]: layer of an expert's output or of a router's logits; -1: none
     int *expert_of; // own [values]: expert that makes the value; -1: none
     int layer;             // the layer that is measured
-    osh_stat *sum, *count; // own [experts]: its sums of g |f(x)|; its numbers of tokens
+    osh_stat *sum, *count; // own [experts]: sum of g |f(x)| of each expert; number of its tokens
     bool *gone;     // own [layers, experts]: the expert is dropped
     bool *run, *keep, *stay; // own: [nodes], [values], [values]
     float *row;     // own [hidden]: output of an expert for one token

@@ -10,7 +10,7 @@
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
-    osh_online online;   // own: rotations that act while it runs
+    osh_online online;   // own: rotations that act while the model runs
     osh_partition *parts; // own
     osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
     int64_t n_batches;

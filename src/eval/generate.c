@@ -24,7 +24,7 @@ static const char *const stop_names[] = {"max_new_tokens", "eos_token", "max_pos
 typedef struct generation {
     const osh_generate_options *o; // view
     const char *model;             // view
-    osh_tokenizer *tok;     // own; NULL: there is no tokenizer.json, or it is closed again
+    osh_tokenizer *tok; // own; NULL: there is no tokenizer.json, or the tokenizer is already closed
     osh_detokenizer *words; // own; NULL: there is no tokenizer.json
     osh_forward *f;         // own
     osh_decode *decode;     // own
@@ -150,7 +150,8 @@ done:
     return rc;
 }
 
-/* The first of generation_config.json, config.json and the tokenizer that names a token. */
+/* Finds the tokens that end the text: in generation_config.json, or else in config.json, or else in
+ * the tokenizer. */
 static osh_status eos_find(osh_ctx *cx, generation *g)
 {
     osh_status rc = OSH_OK;
@@ -182,7 +183,7 @@ static bool eos_has(const generation *g, int32_t id)
 
 /* ---- tokens ---- */
 
-/* Adds the text of a token, or the rest of the text if id is < 0. */
+/* Appends the text of a token; if id is < 0, the rest of the text. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -262,7 +263,7 @@ done:
     return rc;
 }
 
-/* Opens the model and reads the prompt. *load: the most host bytes that this took. */
+/* Opens the model and reads the prompt. *load: peak of host bytes while it did so. */
 static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt,
                                   int64_t *load)
 {
@@ -285,8 +286,8 @@ done:
     return rc;
 }
 
-/* Sets *most to the new tokens that the model has positions for, at most --max-new-tokens. The last
- * new token does not run. */
+/* Sets *most to the number of new tokens: --max-new-tokens, or fewer if the model has no more
+ * positions. The last new token needs no position, because it is not run. */
 static osh_status generation_limit(osh_ctx *cx, generation *g, int64_t *most)
 {
     osh_status rc = OSH_OK;

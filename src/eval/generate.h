@@ -4,11 +4,11 @@
 #include "match/options.h"
 
 typedef struct osh_generate_prompt { // views
-    const char *text; // NULL: opt->input_ids is the prompt
+    const char *text; // NULL: o->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
-/* Continues the prompt with the model of the directory. The sink gets the new text piece by piece,
- * or with opt->json one object at the end. */
+/* Continues the prompt with the checkpoint in the directory `model`. The sink gets the new text
+ * piece by piece, or with o->json one object at the end. */
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 #endif

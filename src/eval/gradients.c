@@ -23,9 +23,9 @@ struct osh_gradients {
     osh_stat **made, **read; // own [values]: of the present subgraph, osh_stat_squares for the
                              // gradients of linear_of and of reader_of
     int64_t sample;   // at work
-    int *linear_of;   // own [values]: the Linear that makes it; -1: none
-    int *reader_of;   // own [values]: the Linear with gradients.inputs that reads it; -1: none
-    int stop; // subgraph with the first Linear: the backward pass ends with it
+    int *linear_of;   // own [values]: Linear that makes the value; -1: none
+    int *reader_of;   // own [values]: Linear with gradients.inputs that reads the value; -1: none
+    int stop; // subgraph with the first Linear, with which the backward pass ends
 };
 
 static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)

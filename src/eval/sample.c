@@ -1,6 +1,6 @@
-/* sample.c - greedy choice, and draws as transformers' logits warpers define them: temperature,
- * then top_k, then top_p. The draws come from the counter RNG, so they depend only on the seed and
- * on the number of the token. */
+/* sample.c - chooses the most likely token, or draws a token with temperature, top_k and top_p,
+ * applied in this order as by the logits warpers of transformers. The random numbers come from the
+ * counter RNG, so a draw depends only on the logits, the seed and the number of the token. */
 #include "eval/sample.h"
 
 #include <math.h>
@@ -8,9 +8,9 @@
 #include "base/elementary.h"
 #include "base/rng.h"
 
-enum { STREAM = 31 }; // the RNG's
+enum { STREAM = 31 }; // number of the RNG's stream
 
-typedef struct heap { // the most likely token first
+typedef struct heap { // binary heap with the most likely token first
     const float *x;
     int32_t *at; // [n]
     int64_t n;
@@ -32,7 +32,7 @@ static void heap_sink(heap *h, int64_t i)
     h->at[i] = token;
 }
 
-/* Takes the first token out; it is then at position h->n. */
+/* Removes the most likely token and returns it. The token is then at position h->n. */
 static int32_t heap_take(heap *h)
 {
     int32_t token = h->at[0];
@@ -52,8 +52,8 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
-/* Sorts the tokens that may be drawn to the end of order, the most likely last. Returns their
- * number. */
+/* Moves the tokens that may be drawn to the end of `order`, with the most likely token last.
+ * Returns the number of these tokens. */
 static int64_t candidates(const osh_sampler *s, const float *x, int64_t n, double top,
                           int32_t *order)
 {

@@ -9,8 +9,9 @@ typedef struct osh_sampler {
     double top_p;       // 1: all tokens
     uint64_t seed;
 } osh_sampler;
-/* Returns the next token; draw `step` of the seed decides. Of equal logits the lowest id comes
- * first. order [n]: scratch. -1: a logit is not finite. */
+/* Returns the next token, which is drawn with random number `step` of the seed. If logits are
+ * equal, the lowest id counts as more likely. order [n]: scratch. Returns -1 if a logit is not
+ * finite. */
 int64_t osh_sample(const osh_sampler *s, const float *logits, int64_t n, uint64_t step,
                    int32_t *order);
 #endif

@@ -16,7 +16,7 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* The error is in the template file, not in the command line. */
+    /* The template file is wrong, not the command line. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
@@ -37,7 +37,7 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* The error is in the template or config file, not in the command line. */
+            /* The template or config.json is wrong, not the command line. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
@@ -50,7 +50,7 @@ done:
     return rc;
 }
 
-/* Sets the attributes that are sizes of the weight, so that the template need not repeat them. */
+/* Sets the attributes that are sizes of the weight; the template does not repeat them. */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -120,7 +120,7 @@ done:
 }
 
 /* Fails if config.json has "is_causal": false. Every class of transformers then attends in both
- * directions (masking_utils.py, create_causal_mask), and the op does not. */
+ * directions (masking_utils.py, create_causal_mask), but the op is causal. */
 static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
 {
     const cJSON *of[] = {c->json, c->model};

@@ -1,7 +1,8 @@
 /* back.c - computes the gradients of a range of nodes, from its last node to its first. From
- * dL/dout of a node it computes dL/din of the values that the node reads, and adds it to what other
- * readers of these values have added. A value and its gradient are freed after the backward step of
- * the node that made the value. On a device they all stay in device memory. */
+ * dL/dout of a node it computes dL/din of the values that the node reads, and adds dL/din to the
+ * gradients from other readers of these values. A value and its gradient are freed after the
+ * backward step of the node that made the value. On a device, values and gradients are in device
+ * memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -89,8 +90,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the memory of the gradient of n's output is used for the gradient of in[0], which is the
- * first part of it. */
+/* True if the gradient of in[0] uses the memory of the gradient of n's output; it needs only the
+ * first part. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -98,8 +99,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the inputs of n and the gradients to which the op adds. Allocates those that do not exist
- * yet. */
+/* Sets the inputs of n and the gradients to which the op adds. Allocates the gradients that do not
+ * exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -281,7 +282,7 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena: takes the blocks at the same addresses as a run ---- */
+/* ---- bytes in an arena: allocates the blocks at the same addresses as a run ---- */
 
 enum { WITHOUT_END = 62 }; // bits of the size of an unlimited arena
 
@@ -291,7 +292,8 @@ typedef struct placing {
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
     bool *needs, *made, *has, *brought; // own: [values]
-    size_t holes; // upper bound of the gaps that rows of tables leave and that may fit no block
+    size_t holes; // upper bound of the gaps that freed rows of tables leave and that may be too
+                  // small for any block
     size_t peak;
 } placing;
 
@@ -314,7 +316,7 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* Takes the values that a forward pass leaves, in the order in which it makes them. */
+/* Allocates the values that exist after a forward pass, in the order of the pass. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;

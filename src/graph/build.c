@@ -36,8 +36,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_graph *g = b->g;
     int64_t parent = -1;
     osh_module *m = NULL; // view
-    if (g->n_modules >= MAX_MODULES) // a module can need few bytes of template, so this limits the
-                                     // memory
+    if (g->n_modules >= MAX_MODULES) // limits the memory, because a module can need few bytes of
+                                     // template
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
@@ -215,7 +215,7 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Returns the list that config.json selects for an entry with "if". NULL: none. */
+/* Sets *entries to the list that config.json selects for an entry with "if". NULL: none. */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -230,7 +230,8 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Returns the first entry without "if", also inside the selected lists. NULL: there is none. */
+/* Sets *first to the first entry without "if", also inside the selected lists. NULL: there is
+ * none. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -249,8 +250,8 @@ done:
 }
 
 /* Adds routed_rows before an expert (a module that ends in moe_combine): from now on, the name of
- * its first input means only the rows that are routed to it. *whole: the name, and the value that
- * it meant before. */
+ * the expert's first input means only the rows that are routed to the expert. *whole: the name, and
+ * the value that the name meant before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -313,7 +314,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    b->n_bound = outer; // names inside the module end here; values that it replaced stay replaced
+    b->n_bound = outer; // forgets the names that were added inside the module; values that it
+                        // replaced stay replaced
 done:
     b->prefix = outer_prefix;
     if (!strcmp(hole, "{i}")) b->layer = "";
@@ -401,8 +403,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    if (b->g->n_layers > MAX_LAYERS) // a layer can need few bytes of template, so this limits the
-                                     // memory
+    if (b->g->n_layers > MAX_LAYERS) // limits the memory, because a layer can need few bytes of
+                                     // template
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);

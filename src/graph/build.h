@@ -17,7 +17,7 @@ typedef struct osh_builder {
     osh_map *modules, *weights; // own: name -> index
     osh_binding *bound;         // own
     int n_bound;
-    const char *root;          // view: name of the text model's module, such as "model"
+    const char *root;          // view: name of the module that is the text model, such as "model"
     char *plain;               // own: the root with a dot: "model."
     /* views: prefixes in the checkpoint, of names that begin with "model." and of other names. */
     const char *inner, *outer;
@@ -54,9 +54,9 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
  * without head. If none fits, the names of the template are used. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* build_weights.c: finds every weight and checks its shape and dtype. This is a weight
- * <module>.<leaf>. If the checkpoint does not have it, the weight of the module `tied` is used. All
- * are views. */
+/* build_weights.c: finds every weight and checks its shape and dtype. osh_wanted_weight is a weight
+ * <module>.<leaf>; if the checkpoint does not have it, the weight of the module `tied` is used. All
+ * pointers are views. */
 typedef struct osh_wanted_weight {
     const char *module, *leaf, *tied; // tied NULL: the weight is not tied
     int ndim;

@@ -1,6 +1,6 @@
 /* build_names.c - maps module names of a template to names of the checkpoint. A text model may be
- * inside another model, with prefixes before its names. The tensors of the checkpoint decide which
- * prefixes.
+ * inside another model, with prefixes before its names. The prefixes are found by looking for
+ * tensors in the checkpoint.
  *
  *   model.layers.3.mlp  model.language_model.layers.3.mlp  with inner "model.language_model."
  *   lm_head             language_model.lm_head             with outer "language_model." */

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* True if the module is a Linear of a compressed-tensors checkpoint: its codes are in other
- * tensors, or in `weight` with another dtype. */
+/* True if the module is a quantized Linear of a compressed-tensors checkpoint: its codes are in
+ * tensors of other names, or in `weight` with another dtype. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -133,7 +133,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* Counted before it is complete, so that the graph frees it. */
+    /* Counts the weight before it is complete, so that the graph frees it. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");

@@ -1,6 +1,6 @@
-/* catalogue.c - lists Linears of known families that cannot be recognized by name alone: those of
- * vision towers and their projectors. They were taken from the classes of transformers;
- * scripts/compare_families.py compares with LLM Compressor.
+/* catalogue.c - lists Linears of known families that cannot be recognized by name alone, such as
+ * Linears of vision towers and their projectors. The list was made from the classes of
+ * transformers; scripts/compare_families.py compares it with LLM Compressor.
  *
  * Not listed: the tower of Gemma 3, whose class reads the weights of its Linears when it is loaded,
  * while packed Linears have no such weights; merging_layer of Mistral 3 and tower and projector of

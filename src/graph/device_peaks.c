@@ -1,4 +1,4 @@
-/* device_peaks.c - records the walk of a run of nodes as a list of takes and gives of blocks, and
+/* device_peaks.c - records the walk over the nodes as a list of steps (device_peaks.h) and
  * simulates the list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
@@ -15,10 +15,11 @@
  * no numbers of nodes or values. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* Slot: number of the take; for ACT_NODE index of the scratch; for ACT_MIXTURE number of
-     * experts. */
+    /* slot: number of the block, counted by takes; for ACT_NODE index of the scratch; for
+     * ACT_MIXTURE number of experts. */
     int32_t kind, slot;
-    /* Take: bytes of a token, other bytes. Touch: bytes, in b. Routes: width. Mixture: D, F. */
+    /* ACT_TAKE: a bytes per token, and b bytes. ACT_TOUCH: b bytes. ACT_ROUTES: a is the width.
+     * ACT_MIXTURE: a is D, b is F. */
     int64_t a, b;
 } act;
 
@@ -39,10 +40,10 @@ struct osh_device_peaks {
     size_t n_scratches, room_scratches;
     bool *here;         // own: [values] true for values that exist at this point of the walk; all
                         // false between walks
-    int32_t *slot;      // own: [values] number of the take of the value
+    int32_t *slot;      // own: [values] number of the block of the value
     const osh_exec_brought *in; // view: values that the caller of the current walk brings
-    bool grown;         // true if there was a take since the last touch
-    int32_t n_slots, routes; // n_slots: takes of the list; routes: number of the take of the
+    bool grown;         // true if a block was allocated since the last touch
+    int32_t n_slots, routes; // n_slots: blocks of the list; routes: number of the block of the
                              // routes, -1: none
     osh_status failed;  // error of a callback that returns no status
     XXH128_hash_t hash; // hash of the list
@@ -105,7 +106,7 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a touch. A touch of 0 bytes is left out if there was no take since the last touch: the
+/* Adds a touch. A touch of 0 bytes is left out if no block was allocated since the last touch: the
  * extent cannot have grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
@@ -176,7 +177,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // an earlier run has kept the value
+    osh_status rc = value_go(cx, p, v); // an earlier run of the nodes has kept the value
     return rc ? rc : value_appear(cx, p, v);
 }
 

@@ -98,11 +98,11 @@ typedef struct job {
     bool again;        // true for the second run, which looks for the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // each byte of an empty entry; the entry is then larger than any
-                               // index
+enum { NOTHING_FOUND = 0x7f }; // value of each byte of an empty entry, which is then larger than
+                               // any index
 
-/* True if all readers of the value may skip some of its rows. A non-finite element in a row that
- * they use appears in their outputs. */
+/* True if all readers of the value may skip some rows. If a row that they read has a non-finite
+ * element, their outputs have one too. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -137,7 +137,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert may read only other rows. */
+        /* An expert may not read the row. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -146,22 +146,23 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the entry in which a device stores the finding for an output. NULL: there are no
- * findings. */
+/* Returns the entry in which a device stores the index of the first non-finite element of an
+ * output. NULL: there is no such list. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks an output for non-finite elements. On a device the finding is only stored, because reading
- * it would wait. a->rows NULL: all rows are checked. */
+/* Checks an output for non-finite elements. On a device the result is only stored, because the host
+ * would have to wait for it. a->rows NULL: all rows are checked. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    bool changed = j->hooks && j->hooks->linear_input; // the hook may give a Linear another input
+    bool changed = j->hooks && j->hooks->linear_input; // true: the hook may have changed the input
+                                                       // of a Linear
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
         return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows)
@@ -214,7 +215,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* The value has only these rows. */
+        /* The value already has only the rows of the expert. */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -224,7 +225,7 @@ done:
     return rc;
 }
 
-/* Makes the value. Frees the one that an earlier run has kept. */
+/* Makes the value. Frees the tensor that an earlier run has kept. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -268,7 +269,8 @@ static osh_op_rows expert_rows_on_device(const job *j, int combine)
                          j->card.n[expert]};
 }
 
-/* Lists weights, rows and findings of the expert whose first node is `first`. */
+/* Sets *e to the weights, rows and entries for non-finite elements of the expert whose first node
+ * is `first`. */
 static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int first)
 {
     osh_status rc = OSH_OK;
@@ -321,7 +323,7 @@ done:
     return rc;
 }
 
-/* If other nodes read the output of a routed node or it stays, copies its rows to their positions
+/* If the output of a routed node stays, or other nodes read it, copies its rows to their positions
  * in a value of the whole batch. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
@@ -332,7 +334,7 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* If the value is masked, no reader reads the other rows. */
+    /* If the value is masked (is_masked), no reader uses the other rows. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -411,7 +413,7 @@ done:
     return rc;
 }
 
-/* Sets q to the tensors that the kernel reads. Returns false if one is missing or has another
+/* Sets q to the tensors that the kernel reads. Returns false if a tensor is missing or has another
  * dtype. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
@@ -611,9 +613,9 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Ends a run. On a device only some values were checked. If one of them is not finite, the run is
- * repeated with a check of every value, and the error names the first non-finite one. This is
- * possible because the values that the caller brought still exist. */
+/* Ends a run. On a device only some values were checked. If a checked value is not finite, the
+ * nodes run again with a check of every value, and the error names the first non-finite value. This
+ * is possible because the values that the caller brought still exist. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);

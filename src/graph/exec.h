@@ -40,8 +40,8 @@ osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
 /* Returns the gross bytes of the loaded weight. */
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Copies host[weight] to the device. Loads it first if it is missing. Without a device it becomes
- * w[weight] itself. */
+/* Copies host[weight] to the device; loads the weight from the checkpoint first if host[weight] is
+ * NULL. Without a device, the loaded tensor becomes w[weight]. */
 osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int weight);
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
@@ -74,8 +74,8 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
                             const osh_batch_rows *rows);
 /* Frees the values in the range `of`, the ids and the offsets. The lists stay. b may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with other rows. The lists, whose length is the number of values of
- * the model, are so allocated once for many batches and ranges. On failure the caller still calls
+/* Clears a batch and fills it with other rows. The lists, which have an entry for each value of the
+ * model, are thus allocated once for many batches and ranges. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
@@ -118,14 +118,14 @@ typedef struct osh_exec_span {
     int first, n;
     const bool *run;  // view; NULL: all nodes run
     const bool *keep; // view: [values] true for values that stay; NULL: all stay
-    /* The run brings, reads and makes only these values; {0, 0}: it may use all values of the
-     * graph. */
+    /* The caller brings and the nodes read and make only these values; {0, 0}: all values of the
+     * graph may be used. */
     osh_exec_values of;
     const bool *routed; // view: [n] true for nodes that run only on the rows of their expert; NULL:
                         // none
-    /* A gate, an up and the only glu that reads both may run as one (ops/gated.h). The hook `value`
-     * is then called for their two outputs only if `seen` marks them, and linear_input is not
-     * called. */
+    /* The Linears gate and up, and a glu that alone reads both, may run as one kernel
+     * (ops/gated.h). The hook `value` is then called for the outputs of the two Linears only if
+     * `seen` marks them, and linear_input is not called. */
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
@@ -139,22 +139,22 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
 int osh_next_set(const bool *set, int from, int n);
 /* Sets run [n_nodes] to true for the nodes that must run to make the values with want[v]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* True if nodes of a host batch run sample by sample when the hooks allow it: a thread then runs
- * all of the nodes on one sample and waits for no other thread between two nodes. The results do
- * not depend on this. */
+/* True if nodes of a host batch run sample by sample when the hooks allow it: each thread then runs
+ * all nodes on its own sample, and does not wait for other threads between two nodes. The results
+ * do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* Returns the end of the nodes from `node` on that run together, sample by sample. A single node
- * runs on the whole batch. `seen` is that of the hooks; `run` and `routed` are those of
- * osh_exec_span, for [first, end). */
+ * runs on the whole batch. `seen` is osh_exec_hooks.seen; `run` and `routed` are lists like those
+ * of osh_exec_span, for [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of marks of values for osh_exec_peak, which many calls reuse: lists as long as the model,
- * allocated for each pass of each range, would make a model with many ranges slow. Own [values];
- * all false between calls. */
+/* Lists of marks of values for osh_exec_peak. The caller allocates them once for many calls: a list
+ * has an entry for each value of the model, so allocating it for each pass of each range would be
+ * slow. Own [values]; all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);
@@ -166,15 +166,15 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
      * sample. */
     int64_t at_once;
     int64_t longest;  // tokens of the longest sample
-    int64_t past;     // tokens of the one sample before this piece of it
-    const bool *seen;          // view: as in the hooks
+    int64_t past; // if the batch is a piece of one sample: tokens of the sample before the piece
+    const bool *seen;          // view: see osh_exec_hooks
     const osh_exec_marks *marks; // view; NULL: allocated for this call
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views of [values]
     const bool *in;     // true: the caller brings the value
-    const bool *lent;   // true: the value is a view of memory that is counted elsewhere; NULL: no
-                        // such value
-    const size_t *hook; // bytes that the hook allocates when the value appears; NULL: none
+    const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: there
+                        // is no such value
+    const size_t *hook; // bytes that the hook allocates when it is called for the value; NULL: none
 } osh_exec_brought;
 /* Predicts the bytes (gross, an upper bound) that osh_exec_run needs besides the lists of the
  * batch. *left: bytes of the values that stay; left may be NULL. s->keep must not be NULL. */

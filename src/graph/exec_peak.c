@@ -9,8 +9,8 @@
 
 #include "ops/gated.h"
 
-enum { PAGE = 4096 }; // bytes by which a block for each of n samples may exceed its part of one
-                      // block for all
+enum { PAGE = 4096 }; // if each of n samples has a block of its own, the blocks may exceed one
+                      // block for all by this number of bytes per sample
 
 typedef struct tally {
     const osh_graph *g;
@@ -49,7 +49,7 @@ static size_t tally_value_bytes(const tally *t, int v)
     return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
-/* Counts a peak of `more` bytes above the values that exist now. */
+/* Updates the peak with `more` bytes in addition to the values that exist now. */
 static void tally_touch(tally *t, size_t more)
 {
     size_t now = t->live + more;
@@ -87,7 +87,7 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // an earlier run has kept the value
+    count_gone(cx, w, v); // an earlier run of the nodes has kept the value
     tally_appear(w->user, v);
     return OSH_OK;
 }
@@ -98,8 +98,8 @@ static void count_lane_scratch(tally *t, size_t scratch) // for one sample
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Counts a node. The blocks of all samples together can be larger than the one block that is
- * counted for them, by a page each. */
+/* Counts a node. If each sample has a block of its own, the blocks can exceed the one block that is
+ * counted by a page per sample. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;

@@ -10,7 +10,7 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* With these numbers few threads are idle at the end. */
+    /* With such a number of samples few threads are idle at the end. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
@@ -44,7 +44,7 @@ static bool is_read(const osh_exec_span *s, int value, int from)
 }
 
 /* True if a value that nodes before `end` make sample by sample must exist for the whole batch,
- * because later nodes read it or it stays. */
+ * because it stays or later nodes read it. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -96,7 +96,8 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
-    for (int i = first; i < end; i++) // the hook of a value also reads its original
+    for (int i = first; i < end; i++) // the hook of a value also reads the value of the original
+                                      // model
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
@@ -136,7 +137,7 @@ done:
     return rc;
 }
 
-/* On a device: finds the rows of all experts of a router at once. They stay known until the last
+/* On a device: lists the rows of all experts of a router at once. The lists exist until the last
  * expert has run. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 {
@@ -172,8 +173,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if a gate and an up of the same value, in either order, and the only glu that reads both
- * begin at `first`. */
+/* True if the nodes from `first` on are the Linears gate and up of one value, in any order, and the
+ * only glu that reads both. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
@@ -220,7 +221,7 @@ done:
 }
 
 /* Returns the end of the mixture that begins at `first`, or `first` if none begins there. A mixture
- * ends after an expert. All of its nodes run, and of their outputs only the last sum may stay. */
+ * ends after an expert. All of its nodes run, and no output except the last sum may stay. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;

@@ -73,7 +73,7 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
     return graph_make(cx, out, faults, ck, models_dir, false);
 }
 
-/* A product with a bias does not count: its bias is also in all other rows. */
+/* A Linear with a bias is excluded, because the bias makes the other rows non-zero. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {

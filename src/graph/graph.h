@@ -24,13 +24,13 @@ typedef struct osh_value {
     int64_t width;
     /* dtype of [N, width]: the compute dtype, or F32 (f32_out of its op). The ids are I32 [N]. */
     osh_dtype dtype;
-    int producer;            // node that makes it; -1: input of the graph
-    int first_use, last_use; // first and last node that reads it; -1: none
-    /* The value of the original model that corresponds to it (osh_graph_add_original); -1: the
-     * value itself. */
+    int producer;            // node that makes the value; -1: input of the graph
+    int first_use, last_use; // first and last node that reads the value; -1: none
+    /* The corresponding value of the original model (osh_graph_add_original); -1: both models have
+     * this value. */
     int original;
-    /* For a value of the original model: the corresponding value of the quantized model; -1: this
-     * is no value of the original model. */
+    /* The corresponding value of the quantized model, if this value belongs to the original model;
+     * -1: it does not. */
     int quantized;
 } osh_value;
 
@@ -39,8 +39,8 @@ typedef struct osh_weight {
     int ndim;
     osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: no tensor
     int64_t shape[2];
-    int64_t tensor;  // index in the checkpoint's tensors; -1: it has no tensor of this name
-                     // (compressed)
+    int64_t tensor;  // index in the checkpoint's tensors; -1: the checkpoint has no tensor of this
+                     // name (compressed)
     /* Stored dtype, if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
     bool compressed; // stored as codes and scales: the caller sets the tensor of osh_weights
@@ -53,7 +53,7 @@ typedef struct osh_node {
     int in[OSH_OP_MAX_IN]; // values; -1: no input
     int out[OSH_OP_MAX_OUT];
     int w[OSH_OP_MAX_IN]; // weights; -1: no weight
-    void *attr;           // own; in a node of the original model a view of the next node's
+    void *attr; // own; in a node of the original model a view of the attributes of the next node
     bool original;        // the node makes only values of the original model
 } osh_node;
 static inline bool osh_node_is(const osh_node *n, const char *op)
@@ -75,31 +75,33 @@ typedef struct osh_graph {
     int head;      // node of lm_head; its logits are the output of the graph
     osh_logits_rule logits; // how the model changes its logits after the head
     int64_t n_vocab, n_layers;
-    int64_t max_positions; // longest sample in tokens (rope dynamic: times its factor)
+    int64_t max_positions; // longest sample in tokens (with dynamic rope: multiplied by the factor
+                           // of the rope)
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: class of the default sequential target, such as
                            // "LlamaDecoderLayer"
     bool wrapped;          // true: a text model inside a model for images or sound
-    /* true: the head has no weight: it has no tensor and is not tied to one. */
+    /* true: the output head has no weight: the checkpoint has no tensor for it, and it is not tied
+     * to another tensor. */
     bool headless;
-    char *inner, *outer;   // own: prefixes of its layers and of its head in the checkpoint
-    char *loaded;          // own: prefix of its layers in transformers; NULL: as in the checkpoint
+    char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
+    char *loaded;          // own: prefix of layers in transformers; NULL: same as in the checkpoint
     /* own [nodes]: last node that must be in the same part as this one; NULL: no such condition.
      * Set by the caller. */
     int *joined;
 } osh_graph;
 
-/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses
- * the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED with a list of the known
- * ones. */
+/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses the
+ * embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the known
+ * architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 /* Works like osh_graph_new, but experts get only the tokens that the router sends to them: a
  * routed_rows node is before each expert. */
 osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                   const char *models_dir);
-/* True if the value is an output of routed_rows, or is computed from one row by row. All rows that
- * are not routed are then zeros. */
+/* True if the value is an output of routed_rows, or is computed row by row from such an output. All
+ * rows that are not routed are then zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
 /* Works like osh_graph_new, for authors of templates: tensors that are missing or have a wrong
  * shape or dtype are listed, and the graph is built nevertheless. */
@@ -135,16 +137,16 @@ int osh_graph_host_only(const osh_graph *g); // first node whose op has no kerne
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
-bool osh_node_routes(const osh_node *n); // true if its output assigns tokens to experts
+bool osh_node_routes(const osh_node *n); // true if the output of the node assigns tokens to experts
 /* Returns the entry of the checkpoint from which the weight is read (parts.c). */
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
 int osh_graph_module(const osh_graph *g, const char *name); // index of the module; -1: none has
                                                             // this name
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that depends on a changed node is doubled: before it a
- * node of the original model is inserted, with the same weights, which reads and makes the original
- * values. moved [nodes]: new index of each node. All other indices of nodes and values that the
- * caller has become invalid. */
+ * weights of node i will change. Every node that depends on a changed node is doubled: a node of
+ * the original model is inserted before it. The inserted node has the same weights, and reads and
+ * makes the original values. moved [nodes]: new index of each node. All other indices of nodes and
+ * values that the caller has become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
 /* Sets *out (own) to a Graphviz text. p NULL: without subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
@@ -157,7 +159,7 @@ typedef struct osh_subgraph {
     int *live_in;
     int n_live_in; // values of earlier subgraphs that this one reads
     int *live_out;
-    int n_live_out; // values made here or earlier that later subgraphs read
+    int n_live_out; // values of this subgraph or of earlier ones that later subgraphs read
 } osh_subgraph;
 struct osh_partition {
     osh_subgraph *parts;

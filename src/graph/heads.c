@@ -8,7 +8,7 @@
 #include "graph/kind.h"
 
 typedef struct row {
-    const char *name, *types; // name of the head; types: model types that use it, separated by
+    const char *name, *types; // name of the head; types: model types with this head, separated by
                               // spaces
 } row;
 
@@ -116,7 +116,7 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;
     const char *arch = c->architecture ? c->architecture : "";
-    bool coded = false; // true if the table that was found so far has codes
+    bool coded = false; // true if the embedding table that was found so far is quantized
     *out = (osh_missing_head){.name = head_name(c), .embedding = -1,
                               .tied = c->tie_word_embeddings};
     out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||

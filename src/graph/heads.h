@@ -1,7 +1,7 @@
 /* heads.h - describes the output head of a checkpoint that has no tensor for it. In that case
- * transformers creates a Linear: with the embedding table if the model ties the two, else with
- * random numbers. A quantized checkpoint must name such a head in `ignore`; else loaders look for
- * its codes. */
+ * transformers creates a Linear whose weight is the embedding table if the model ties the two, and
+ * random numbers if not. A quantized checkpoint must name such a head in `ignore`, because loaders
+ * would otherwise look for quantized tensors of the head. */
 #ifndef OSH_HEADS_H
 #define OSH_HEADS_H
 #include "io/checkpoint.h"
@@ -19,9 +19,9 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
 /* True if the tensor is the weight of the output head, or a part of its compressed weight: by its
  * name, or by its shape (osh_head_has_shape). */
 bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor);
-/* True if a weight [O, I] has one row for each token of config.json's vocab_size and its module is
- * in no decoder block, no tower, and no table by name. name: that of the module, n bytes, or of one
- * of its tensors. */
+/* True if a weight [O, I] has one row for each token of config.json's vocab_size, and its module is
+ * outside of decoder blocks and towers and does not have the name of a table. name [n bytes]: name
+ * of the module, or of one of its tensors. */
 bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I);
 /* True if the tensor is the embedding table, or a part of the compressed table. */
 bool osh_head_is_table(const char *tensor);

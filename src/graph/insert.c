@@ -56,7 +56,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the node of the graph itself
+    osh_node *n = &s->nodes[s->n - 1]; // the existing node
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);
@@ -92,7 +92,8 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    for (int i = 0; s.nodes && i < s.n; i++) // attributes of nodes that the graph has not taken
+    for (int i = 0; s.nodes && i < s.n; i++) // frees the attributes of nodes that are not yet in
+                                             // the graph
         if (!strcmp(s.nodes[i].op->name, "rotate")) osh_free(cx, s.nodes[i].attr);
     osh_free(cx, s.nodes);
     osh_free(cx, s.made);

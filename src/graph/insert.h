@@ -3,15 +3,15 @@
 #define OSH_INSERT_H
 #include "graph/graph.h"
 
-typedef struct osh_insertion { // a node before another node, on one of its inputs, or after it, on
-                               // its first output
+typedef struct osh_insertion { // a new node: before an existing node, on one of its inputs, or
+                               // after it, on its first output
     int node, in; // in: index of the input
     bool behind;
     const osh_op *op;
     void *attr;  // own: attributes; NULL after the graph has taken them
     int weight;  // index of a weight of the graph; -1: none
-    int same_as; // if before a node: earlier insertion whose output the node reads instead; -1:
-                 // none
+    int same_as; // if before a node: earlier insertion whose output the existing node reads instead
+                 // of a new one; -1: none
 } osh_insertion;
 /* Inserts the nodes. `list` is in the order of the member node. Indices of values and weights stay
  * valid; indices of nodes do not. The output of a node that is inserted before another one is read

@@ -1,4 +1,4 @@
-/* kind.c - tells the kind of a weight without a template.
+/* kind.c - finds the kind of a weight of an architecture without a template.
  *
  * A 2-D `weight` is no proof of a Linear: routers, position tables and Conv1D of GPT-2 have one
  * too, and no loader reads codes for them. A weight is a Linear only if it has all of these:
@@ -251,7 +251,8 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    if (any_part(name, n, part_is_gate)) { // it has a row for each expert, or is half of an MLP
+    if (any_part(name, n, part_is_gate)) { // the weight has a row for each expert, or is half of an
+                                           // MLP
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }

@@ -4,10 +4,11 @@
  *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A new part begins before the first target, so the nodes before it are a part of their own, and
- * before a target when the current part has N targets. Nodes between two targets belong to the part
- * of the first one, and nodes after the last target to its part. If targets are nested, the
- * outermost one counts. Nodes are in execution order, so a part is a range of nodes. */
+ * A new part begins before the first target, so the nodes before it are a part of their own. A new
+ * part also begins before a target when the current part has N targets. Nodes between two targets
+ * belong to the part of the first target, and nodes after the last target to the part of the last.
+ * If targets are nested, only the outermost counts. Nodes are in execution order, so a part is a
+ * range of nodes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -61,8 +62,8 @@ static bool module_is_inside(const osh_graph *g, int module, int outer)
 
 static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* True if the readers of v are in sibling modules of one class, as experts are. These are
- * independent. */
+/* True if the readers of v are in sibling modules of one class, as experts are. Such modules are
+ * independent of each other. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
@@ -90,8 +91,9 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
 }
 
 /* reach[i]: the last node that must be in the same part as node i, with all nodes between. Raises
- * it for the Linears that read value v. If these are neighbours, they stay together. If not, the
- * smallest module that contains them stays together; for experts, only gate and up of each. */
+ * reach[i] for the Linears that read value v. If the Linears are neighbours, they stay together. If
+ * not, the smallest module that contains them stays together; for experts, only gate and up of each
+ * expert. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -118,7 +120,7 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must stay
- * together belong to the target of the first of them. */
+ * together belong to the target of their first node. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -160,8 +162,8 @@ typedef struct alive { // values that exist and that a later node reads
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Sets live_in and live_out of a part. Values that are made here are added to `alive`; values that
- * no later node reads are removed. So the cost of a part depends only on the values that are live
- * in it. */
+ * no later node reads are removed. The time for a part thus depends only on the number of its live
+ * values. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;

@@ -31,8 +31,8 @@ done:
     return rc;
 }
 
-/* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the part
- * has its rows. The columns of a weight are along the other dimension. */
+/* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
+ * of the part are; the columns are along the other dimension. */
 static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
                              const rule *r, int ndim, const int64_t *shape)
 {

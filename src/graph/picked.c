@@ -15,8 +15,7 @@ typedef struct reading {
     const osh_ckpt_tensor *t;
     osh_file *f;     // own
     osh_tensor *rows; // own: [m, D], in host memory
-    int32_t *at;     // own [V]: index of the row among those that are read; -1: the row is not
-                     // needed
+    int32_t *at;     // own [V]: index of the row in `rows`; -1: the row is not needed
     int32_t *wanted; // own [m]: rows of the table to read, in ascending order
     int64_t m;
 } reading;
@@ -146,7 +145,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape: each id names another row. */
+/* Returns the largest possible shape, for n different ids. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));

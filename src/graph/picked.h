@@ -1,5 +1,5 @@
-/* picked.h - reads the table rows that a batch's tokens name, in place of the whole table, for ops
- * with `lookup`.
+/* picked.h - reads only the rows of a table that the tokens of a batch name, not the whole table,
+ * for ops with `lookup`.
  *
  *   ids 7 3 7 900, a table of 49,152 rows: reads rows 3, 7 and 900; the ids become 1 0 1 2 */
 #ifndef OSH_PICKED_H
@@ -11,8 +11,8 @@ typedef struct osh_picked {
     osh_tensor *ids; // own: I32 [N], indices of rows of w, in host memory
     osh_tensor *w;   // own: [distinct rows, D], in the order of the table; on the device
 } osh_picked;
-/* True if weight k of the node is read row by row when tokens are known, and not loaded as a
- * whole. */
+/* True if weight k of the node is not loaded as a whole; its rows are read when the tokens are
+ * known. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
 typedef struct osh_picked_ids {
     const int32_t *ids; // view [n], in host memory

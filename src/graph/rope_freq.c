@@ -152,7 +152,7 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* The halves are those of the whole head; the last pairs do not rotate. */
+    /* The two halves are halves of the whole head; the last pairs do not rotate. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

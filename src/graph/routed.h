@@ -28,11 +28,11 @@ typedef struct osh_expert_rows { // rows of an expert in a batch
     int64_t n;
     int64_t *offsets; // own: offsets of each sample's rows
     osh_seqs seqs;    // view of offsets
-    int value[OSH_OP_MAX_IN];     // for input k of a node: value from which x[k] is gathered
+    int value[OSH_OP_MAX_IN];     // for input k of a node: value whose rows are in x[k]
     osh_tensor *x[OSH_OP_MAX_IN]; // own: [n, width]; NULL: not gathered
 } osh_expert_rows;
-/* Lists the rows of the expert. `route` is [N, E], for all samples of the batch. First frees r; {0}
- * is an empty r. */
+/* Lists the rows of the expert. `route` is [N, E], for all samples of the batch. First frees the
+ * lists in *r; initialize *r to {0}. */
 osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g, int combine,
                             const osh_tensor *route, const osh_seqs *seqs);
 void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
@@ -40,7 +40,7 @@ void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
                              const osh_tensor *x);
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
-/* Returns the bytes (gross, an upper bound) that one node needs besides its input and output, for
+/* Returns an upper bound of the gross bytes that one node needs besides its input and output, for
  * n_tokens tokens. */
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens);
 #endif

@@ -1,8 +1,8 @@
 /* template.c - finds graph templates (models/<name>.json) by architecture and evaluates dims and
  * attributes.
  *
- * Expressions are sums and differences of products and quotients of names, numbers, and of square
- * roots, floors and ceilings of names. They can do nothing else, so a template is data. */
+ * An expression has sums, differences, products and quotients of names, of numbers, and of square
+ * roots, floors and ceilings of names. It can do nothing else, so a template is data. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 

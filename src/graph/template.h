@@ -41,13 +41,13 @@ typedef struct osh_scope {
     const osh_hf_config *config;
     int64_t layer;  // number of the current layer
     int64_t window; // window of the layer; 0: no window
-    bool sliding;   // the layer has sliding attention; also true if its window is 0
+    bool sliding;   // the layer has sliding attention; may be true with window 0
     bool sparse;    // the layer has experts
-    int64_t e;      // number of the repeated module inside it
+    int64_t e;      // number of the repeated module inside the layer
     int64_t max_position; // max_position_embeddings of config.json
 } osh_scope;
 
-typedef struct osh_entry_shape { // values of "weight" and "bias" of an entry
+typedef struct osh_entry_shape { // keys "weight" and "bias" of an entry, evaluated
     int ndim;
     int64_t dims[2];
     bool bias;

@@ -21,8 +21,8 @@ typedef struct reading {
     int64_t row_at, number; // row_at: position of the row; number: its row_idx; -1: not found yet
     bool cut, no_object;
     const char *column; // name of the column to find
-    int64_t column_at;  // position of its value; -1: not found
-    bool role, system;  // first message: it has a role; its role is "system"
+    int64_t column_at;  // position of the column's value in the row; -1: not found
+    bool role, system;  // first message: role: it has a role; system: the role is "system"
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)

@@ -22,11 +22,11 @@ typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
     osh_ckpt_make make; // NULL: a second name of a stored tensor
     void *user;
-    bool kept;      // the stored tensors that it is made of stay in the list and are copied to the
-                    // output
+    bool kept;      // true: the stored tensors from which it is computed stay in the list and are
+                    // copied to the output
     int64_t stored; // index of the stored tensor of the same name; -1: none
-    int first_shard, last_shard; // shards that contain all stored tensors it is made of; last <
-                                 // first: none
+    int first_shard, last_shard; // shards that contain the stored tensors from which it is
+                                 // computed; last < first: none
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {

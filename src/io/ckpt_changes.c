@@ -6,7 +6,8 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // factors of a tensor: one that it takes over, one that it gives away
+enum { MOST = 2 }; // most folds of a tensor: it takes the factors of one and gives those of the
+                   // other
 enum { PIECE = 256 }; // elements that are converted at a time
 
 struct osh_ckpt_changes {

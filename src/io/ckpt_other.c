@@ -1,4 +1,5 @@
-/* ckpt_other.c - tells by their names which other kind of model a path holds, and what to do. */
+/* ckpt_other.c - finds by the names of files which other kind of model a path holds, and tells what
+ * to do. */
 #include "io/ckpt_other.h"
 
 #include <string.h>
@@ -14,7 +15,8 @@ enum { MAX_ADAPTER_BYTES = 1 << 20 };
     "M.from_pretrained('OLD').save_pretrained('NEW')\"` writes"
 
 typedef struct other {
-    const char *name; // file or directory in it; after a leading '*': the end of the name
+    const char *name; // name of a file or directory in the path; with a leading '*': end of the
+                      // name
     const char *is;   // for the message
 } other;
 
@@ -43,7 +45,7 @@ static bool name_is(const char *name, const char *pattern)
                            : !strcmp(name, pattern);
 }
 
-/* Refuses an adapter and names the model that it changes. */
+/* Refuses an adapter. The message names the model that the adapter changes. */
 static osh_status refuse_adapter(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -13,17 +13,18 @@ enum { TOKENS = 2048 };
 
 typedef struct block_bias { // bias of a Linear, as f32
     osh_ada_vector v; // own: v.x; the other arrays follow it in the same block of memory
-    float *first;     // view: the original bias, after these arrays
+    float *first;     // view: the original bias, stored after the arrays of v
 } block_bias;
 
 typedef struct learning {
     osh_block *b;
     block_bias *biases;   // own [n_learns], including their arrays
     osh_ada_learner **of; // own [n_learns], each own: the learners
-    int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1: it
-                          // does not learn
-    bool *wants, *none;   // own: wants [weights]: true if it learns; none [values]: all false
-    bool *placed;         // own [weights]: true if its gradient is written directly to the learner
+    int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
+                          // the weight does not learn
+    bool *wants, *none; // own: wants [weights]: true if the weight learns; none [values]: all false
+    bool *placed;         // own [weights]: true if the gradient of the weight is written directly
+                          // to the learner
     osh_tensor **dv;      // own [values]: gradients during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
     int64_t next, drawn;  // next: next index in `order`; drawn: number of shuffles so far

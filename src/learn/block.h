@@ -19,11 +19,11 @@
 #include "solver/ada.h"
 #include "data/dataset.h"
 
-typedef struct osh_block_weight { // a weight that learns
+typedef struct osh_block_weight { // a weight whose codes are optimized
     int weight;                // index of the weight in the graph
     osh_ada_args args;         // arguments for osh_ada_learner_new; args.w is the original weight
-    double bias_rate;          // Adam's rate for its bias; 0: the bias does not learn, or there is
-                               // none
+    double bias_rate;          // Adam's rate for the bias of the Linear; 0: the bias does not
+                               // learn, or there is none
     int bias;                  // index of the bias in the graph's weights
 } osh_block_weight;
 
@@ -36,8 +36,8 @@ typedef struct osh_block {
     const int *in, *out;     // [n_in]: values that the block reads; [n_out]: values that are
                              // compared
     int n_in, n_out;
-    const bool *differs;     // [n_in]: true if it can differ from the original model's value; NULL:
-                             // unknown for all
+    const bool *differs;     // [n_in]: true if the input can differ from the original model's
+                             // value; NULL: unknown for all inputs
     /* Copies rows of a sample, in the compute dtype, to `to`. k < n_in: the value in[k]. Then k -
      * n_in < n_out: the target of out[k - n_in]. Else the original model's value in[k - n_in -
      * n_out]. */
@@ -49,13 +49,13 @@ typedef struct osh_block {
     int n_learns;
     double *curve;           // the caller's [osh_ada_points]: loss with AdaRound's term; may be
                              // NULL
-    double begun, ended;     // results: losses of the first and of the last step, each for its
-                             // samples
+    double begun, ended;     // results: loss of the first step and loss of the last step, each over
+                             // the samples of the step
     int64_t n_steps;         // result: number of steps
     /* Results, with rule.selective: losses of all samples, rounded to nearest and learned. */
     double nearest, learned;
     bool kept;               // result: the learned codes are kept
-    bool diverged;           // result: the loss grew (osh_ada_diverged), so they are not kept
+    bool diverged; // result: the loss grew (osh_ada_diverged), so the learned codes are not kept
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op through which a gradient passes has a gradient. Fails with OSH_E_UNSUPPORTED

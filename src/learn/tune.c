@@ -32,10 +32,10 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own: wants [weights]: true if it learns; in [values]: all false
+    bool *wants, *in;    // own: wants [weights]: true if the weight learns; in [values]: all false
     osh_tensor **hidden; // own [rows]: hidden values of the original model
     osh_tensor *head;    // view: the head of both models
-    int64_t n_train;     // number of rows for learning; the others are held back
+    int64_t n_train;     // number of rows for learning; all other rows are held back
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 

@@ -4,8 +4,8 @@
 
 #include "match/matching.h"
 
-/* Checks each module of an expert. The input of a module that is calibrated by route has zeros in
- * the rows of other tokens. */
+/* Checks each module of an expert. The input of such a module has zeros in the rows of tokens that
+ * are not routed to the expert. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

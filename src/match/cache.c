@@ -1,13 +1,14 @@
-/* cache.c - finds the scales of kv_cache_scheme: those of the keys and values of each attention,
- * named `k_scale` and `v_scale` of the module around it. A scale is one number ([1]) or one for
- * each head ([heads, 1, 1]); the scheme may add zero points. Keys and values are observed as inputs
- * of attention, after rope. The scales belong to the Linear that reads the output of the attention;
- * a gate may be between the two. That Linear is solved when the scales are complete, and its record
- * contains them. If no modifier quantizes the Linear, it is listed for the scales only, and its
- * weight does not change.
+/* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. Their
+ * names are `k_scale` and `v_scale` of the module around the attention. A scale tensor has one
+ * number ([1]) or one for each head ([heads, 1, 1]); the scheme may add zero points. Keys and
+ * values are observed as inputs of attention, after rope. The scales belong to the Linear that
+ * reads the output of the attention; a gate may be between the two. That Linear is solved when the
+ * scales are complete, and the record of the Linear contains them. If no modifier quantizes the
+ * Linear, it is listed for the scales only, and its weight does not change.
  *
- * Static output_activations give the Linear an `output_scale` and `output_zero_point`, [1], for its
- * output with the original weight. The pass that observes the input also computes this output. */
+ * Static output_activations give the Linear an `output_scale` and `output_zero_point`, [1], for the
+ * output that it has with the original weight. The pass that observes the input also computes this
+ * output. */
 #include "match/cache.h"
 
 #include <stdio.h>
@@ -71,8 +72,8 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if the Linear is the first one that has this range. Linears with the same input follow each
- * other. */
+/* True if the Linear is the first that has this range. Linears with the same input are neighbours
+ * in the list. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
@@ -118,8 +119,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for attention with latents (DeepSeek's): a part of its output is cut off, because values are
- * narrower than keys. */
+/* True for attention with latents (DeepSeek's): a part of the attention's output is cut off,
+ * because values are narrower than keys. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -176,7 +177,7 @@ done:
     return rc;
 }
 
-/* Lets the outputs of Linears be observed whose scheme has a static scale for it. */
+/* Marks the outputs to observe: those of Linears whose scheme has a static scale for the output. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

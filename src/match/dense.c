@@ -1,5 +1,5 @@
-/* dense.c - lists the weights that stay dense, with the reason. Similar weights are one row; their
- * names have * instead of the numbers. */
+/* dense.c - lists the weights that stay dense, with the reason. Weights whose names differ only in
+ * numbers are one row, with * in place of the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 
@@ -129,7 +129,7 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    bool all = true; // only caches would have been quantized
+    bool all = true; // true: all Linears are listed only for scales of keys and values
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)

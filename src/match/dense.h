@@ -1,17 +1,20 @@
-/* dense.h - lists the weights that stay dense, with the reasons. */
+/* dense.h - lists the weights that stay dense (not quantized), with the reasons. */
 #ifndef OSH_PLAN_DENSE_H
 #define OSH_PLAN_DENSE_H
 #include "base/buf.h"
 #include "match/matching.h"
 
-/* Above this part of the decoder blocks' bytes, dense weights give a warning. */
+/* If dense weights are more than this fraction of the bytes of decoder blocks, a warning is
+ * printed. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Lists the weights of two and three dimensions that stay dense, and computes their part of the
- * decoder blocks. why [ck->n_tensors]: the reason, or NULL. */
+/* Lists the weights of two and three dimensions that stay dense, and computes which fraction of the
+ * bytes of decoder blocks they are. why [ck->n_tensors]: reason why the tensor stays dense, or
+ * NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
-/* Appends a line, without its end, if dense weights are more than a tenth of the decoder blocks. */
+/* Appends a line, without a newline, if dense weights are more than OSH_DENSE_MUCH of the decoder
+ * blocks. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);
 /* Appends a line if the output, which has total_bytes, is larger than the source because codes of
  * the source become dense weights. */

@@ -13,9 +13,9 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    float *amax;          // own [linears]: of the weight itself; or UNKNOWN, or QUEUED: about to be
-                          // read
-    float *global;        // own [linears]: 0: not known, or no global scale
+    float *amax;          // own [linears]: largest magnitude of the weight; or UNKNOWN, or QUEUED:
+                          // about to be read
+    float *global;        // own [linears]: global scale; 0: not known, or there is none
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
@@ -24,7 +24,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: for a first Linear: the last one that shares its scale
+    int *last = NULL;      // own [linears]: by first Linear of a shared scale: last Linear with the
+                           // same scale
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -83,7 +84,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of a piece of the weight: whole units that are changed together. */
+/* Returns the bytes of a piece of the weight, which has only whole units of elements that are
+ * changed together. */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
@@ -127,8 +129,8 @@ done:
     return rc;
 }
 
-/* Lists the Linears that share their scale with one of `linears` and whose largest magnitude is not
- * known. `which` may be NULL. Returns their number. */
+/* Lists the Linears that share a global scale with one of `linears` and whose largest magnitude is
+ * not known. `which` may be NULL. Returns their number. */
 static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_matching *p = g->plan;
@@ -147,7 +149,7 @@ static bool globals_searches(const osh_matching *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* Computes the scale if the magnitudes of all Linears that share it are known. */
+/* Computes the global scale if the largest magnitudes of all Linears that share it are known. */
 static void globals_settle(osh_globals *g, int linear)
 {
     const osh_matching *p = g->plan;
@@ -185,7 +187,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // the search itself uses all threads
+        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // the search for one Linear uses all threads
         s.which[k--] = s.which[--n_which];
     }
     OSH_TRY(osh_parallel_for(cx, n_which, globals_scan_one, &s));
@@ -200,7 +202,7 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Includes the magnitudes that a stream knows (output/held.c). */
+/* The result includes the magnitudes that a stream stores (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

@@ -22,7 +22,7 @@ typedef struct osh_inputs {
     osh_matcher *only;         // own: matcher of --only; NULL: not given
     osh_checkpoint *ck;        // view: checkpoint of source
     osh_recipe *recipe;        // own
-    osh_graph *graph;          // own; NULL: the run needs no data and the architecture is not known
+    osh_graph *graph; // own; NULL: the architecture is not known, and the run needs no data
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
@@ -30,12 +30,13 @@ typedef struct osh_inputs {
     const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
                         // none
     osh_dataset data;   // own; empty if the run needs no data
-    osh_groups groups;  // groups of samples by which statistics are summed (ops/stat.h)
+    osh_groups groups;  // groups of samples; statistics are summed group by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // calibration runs on a GPU
-    const struct osh_card_model *card_model; // view of budget/cards.c: GPU for which the run is
-                                             // planned and which need not exist; NULL: none
+    const struct osh_card_model *card_model; // view of budget/cards.c: GPU model for which the run
+                                             // is planned (--device-model), which this machine need
+                                             // not have; NULL: none
     int ordinal;        // device number
     osh_device *device; // own: the GPU; NULL: no GPU, or not opened
 } osh_inputs;

@@ -1,5 +1,5 @@
 /* lookup.h - finds the Linears of a part of the model without searching all of them: a model with
- * experts has tens of thousands, and lookups are needed for each range, batch or value. */
+ * experts has tens of thousands of Linears, and each range, batch or value needs lookups. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "match/matching.h"
@@ -9,8 +9,8 @@ typedef struct osh_span { int first, end; } osh_span; // linears [first, end)
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
 /* Iterate over the readers of a value, or the users of a graph weight, in ascending order: i =
- * first, i >= 0, i = next. A Linear that the graph does not have has value and weight -1; these
- * have no readers and no users. */
+ * first, i >= 0, i = next. A Linear that is not in the graph has value and weight -1; -1 has no
+ * readers and no users. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

@@ -42,10 +42,10 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // last result of renamed_pattern: n bytes that several names contain
+typedef struct renamed_seen { // cache of renamed_pattern: n bytes that several names contain
     const char *text;         // view
     size_t n;
-    bool partly; // some of the modules that contain these bytes have codes
+    bool partly; // true if a quantized module has these bytes in its name
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -55,7 +55,7 @@ static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
     return strs_put(cx, &p->ignore, text);
 }
 
-/* True if a module with codes has these n bytes in its name. */
+/* True if a quantized module has these n bytes in its name. */
 static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_t n)
 {
     for (int64_t i = 0; i < cs->n; i++)
@@ -75,10 +75,11 @@ done:
     return rc;
 }
 
-/* Prints a regex for a module that transformers may hold under another name than the checkpoint: a
- * head, a module of a tower, another one outside the blocks. Prints nothing if loaders find the
- * name itself. A tower has many modules: `seen` has the result for the last one. If some modules of
- * it have codes, each module without codes gets a regex of its own. */
+/* Prints a regex for module i if its name in transformers may differ from its name in the
+ * checkpoint. Such modules are heads, modules of towers, and other modules outside the decoder
+ * blocks. Prints nothing if the two names are equal. All modules of a tower share one regex, unless
+ * some of them are quantized: then each dense module gets a regex of its own. `seen` caches the
+ * answer to that question for the tower of the previous module. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -142,8 +143,8 @@ done:
     return rc;
 }
 
-/* Counts the matches of the entries among modules with codes, with all names that loaders use for
- * them. */
+/* Counts how often the entries match a quantized module, under any name that loaders use for the
+ * module. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
 {
@@ -168,10 +169,10 @@ done:
     return rc;
 }
 
-/* Adds the entries to the list that loaders read. An entry is added even if no module of the source
- * has such a name, because loaders make modules that the source does not have. An entry that would
- * also match a module with codes (of another modifier, or fused by vLLM) is left out: its modules
- * are listed by name. */
+/* Adds the entries to the list that loaders read. An entry is added even if it matches no module of
+ * the source, because loaders make modules that the source does not have. An entry that would also
+ * match a quantized module (of another modifier, or fused by vLLM) is left out; the modules that it
+ * should ignore are then listed by name. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
@@ -204,7 +205,8 @@ static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modu
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         *mtp[] = {all_mtp}; // LLM Compressor writes this if such a block is copied
+         *mtp[] = {all_mtp}; // LLM Compressor writes this entry if it copies a block for
+                             // multi-token prediction
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
         if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) &&
@@ -249,7 +251,7 @@ done:
 
 /* Adds names of the parts of a fused layer that the checkpoint does not have. vLLM looks for all
  * parts, even if another part replaces one: in some layers of Gemma 4 the keys are also the values.
- * Such a part needs the group of the other parts, or an ignore entry. */
+ * A part that the checkpoint lacks needs the group of the other parts, or an ignore entry. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {

@@ -6,25 +6,27 @@
 
 #include "match/matching.h"
 
-typedef struct osh_plan_module { // a module that could be quantized
+typedef struct osh_plan_module { // a module that the recipe may quantize
     char *name;            // own
-    char *loaded;          // own: its name in transformers; NULL: equal to name
-    const char *cls;       // static or view of the graph: its class in loaders
+    char *loaded;          // own: name of the module in transformers; NULL: equal to `name`
+    const char *cls;       // static or view of the graph: class of the module in loaders
     int64_t tensor;
     int module;
     int scheme;            // index in the plan's schemes; -1: none
     int pruner;            // index of the pruning modifier in the recipe; -1: none
     double sparsity;       // sparsity for the pruner
-    const char *why; // static: reason why it stays dense; NULL: it does not, or the reason is not
-                     // yet known
-    bool never;            // it is copied, whatever the targets are
-    bool reached;          // a target matches it as loaders read targets, although it stays dense
-    bool unseen;           // text alone does not run it: it is quantized without data, or stays
-                           // dense
-    bool left;             // --only does not name it; if it is quantized in the source, `scheme` is
-                           // the group that it keeps
-    bool absent; // a head without a tensor of its own; its name in transformers may be longer
-    bool by_name;          // only its name matches it, not the class Linear or a regex
+    const char *why; // static: reason why the module stays dense; NULL: it does not stay dense, or
+                     // the reason is not yet known
+    bool never;            // true: the module is copied even if a target matches it
+    bool reached;          // true: a target matches the module in the way in which loaders match,
+                           // but the module stays dense
+    bool unseen;           // true: a forward pass of text does not run the module, so it is
+                           // quantized without data, or stays dense
+    bool left;             // true: --only does not name the module; if the source has it quantized,
+                           // `scheme` is the group that it keeps
+    bool absent; // true: a head without a tensor of its own; its name in transformers may be longer
+    bool by_name; // true: only a target that names the module matches (is_named), not the class
+                  // Linear
 } osh_plan_module;
 
 typedef struct osh_plan_modules { osh_plan_module *c; int64_t n; } osh_plan_modules;
@@ -34,11 +36,10 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
-/* Gives targets that are names of modules to the recipe's groups, if groups of the source are kept
- * too. */
+/* If groups of the source are kept, the targets of the recipe's groups become names of modules. */
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
-/* Makes the ignore list as the reference does: it has every module that is not quantized and whose
- * class is quantized elsewhere. */
+/* Makes the ignore list like compressed-tensors: it has every dense module whose class has a
+ * quantized module. */
 osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 /* Infers the format of each group, the top-level format and the JSON. A group whose modules have
  * different formats is an error. */

@@ -41,11 +41,12 @@ typedef struct osh_options {
     bool measure;       // runs the whole model to measure its experts and removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
                         // them; NULL: none
-    const struct osh_mixed *mixed; // view: the choice of schemes in it, for the report
-    /* Smallest --host-memory that the passes before and after the run need; 0: there are none. */
+    const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report
+    /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
+     * passes. */
     int64_t others_host;
-    const char *others; // view: the pass that needs it, such as "the effects of 9 units are
-                        // measured"
+    const char *others; // view: text for messages that names the pass with this need, such as "the
+                        // effects of 9 units are measured"
 } osh_options;
 extern const osh_field osh_option_fields[];
 bool osh_scratch_is_packed(const osh_options *o); // values on the disk are compressed
@@ -57,9 +58,9 @@ osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fiel
                             const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 /* Arguments of LLM Compressor's oneshot() that are no options here. `values` lists the accepted
- * values, for which this program does the same anyway (NULL: any, "": none); `doc` gives the
- * reason. osh_option_python returns OK for these values. For others its error tells what to do
- * instead. */
+ * values, for which this program does the same without the argument (NULL: any, "": none); `doc`
+ * gives the reason. osh_option_python returns OK for these values. For other values the error tells
+ * what to do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 

@@ -1,6 +1,6 @@
 /* options_python.c - handles arguments of LLM Compressor's oneshot() that are no options here. A
- * value for which this program does the same anyway is accepted. For any other value the error
- * tells what to do instead. */
+ * value is accepted if this program does the same without the argument. For any other value the
+ * error tells what to do instead. */
 #include <string.h>
 #include <strings.h>
 

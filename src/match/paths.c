@@ -10,7 +10,7 @@
 #include "base/inode.h"
 #include "base/made.h"
 
-typedef struct place { // a path that an option names
+typedef struct place { // a path in an option
     osh_path_use use;
     const char *path; // view
     char shown[80];   // option for messages, such as "--log-file"
@@ -55,8 +55,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Checks the files of a directory that the job reads: they may be links to other files, or have
- * several names. */
+/* Checks the files of a directory that the job reads: such files may be links, or have several
+ * names. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;

@@ -46,8 +46,9 @@ static bool weight_is_module(const osh_st_entry *e, size_t *n)
     return true;
 }
 
-/* Adds modules that the architecture's template does not have, for example MTP heads. They are
- * copied. They must be in ignore, so that a loader that knows them does not look for codes. */
+/* Adds modules that the architecture's template does not have, for example MTP heads. Such modules
+ * are copied. They must be in the ignore list, so that a loader that has these modules does not
+ * look for quantized weights. */
 static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -81,8 +82,9 @@ done:
     return rc;
 }
 
-/* True for a router. It is no Linear, but loaders treat it as one (compressed-tensors'
- * get_vllm_module_type). Therefore it is never quantized and is in the ignore list. */
+/* True for a router. A router is not a Linear, but loaders treat it as a Linear
+ * (compressed-tensors' get_vllm_module_type). Therefore routers are never quantized and are in the
+ * ignore list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
 /* Adds a head without a tensor, which loaders treat as a Linear. A tied head may be quantized by
@@ -131,7 +133,8 @@ done:
     return rc;
 }
 
-/* Adds a module without a graph. Its kind depends on names, shapes and biases (kind.c). */
+/* Adds a module of a model without a graph. The kind of the module is found by name, shape and bias
+ * (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_st_entry *e, size_t n, int64_t tensor)
 {
@@ -169,7 +172,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // take: owns the name now
+    to->group_name = name; // take: the group owns the name now
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -228,8 +231,8 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Refuses a target that is exactly the name of a module that stays dense: no loader would look for
- * codes there. */
+/* Refuses a target that is exactly the name of a module that stays dense, because no loader would
+ * look for quantized weights there. */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
     osh_status rc = OSH_OK;
@@ -362,13 +365,13 @@ done:
     return rc;
 }
 
-/* Drops groups that match no module: they are not written, as in the reference. */
+/* Drops groups that match no module, as compressed-tensors does; they are not written. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is used, because
-                                                        // others were refused
+        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is always used; if
+                                                        // it were not, it would have been refused
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             if (i >= p->n_kept_schemes)
@@ -388,8 +391,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Counts the matches of an ignore list among all modules, also those that no target matches:
- * "lm_head" is right in a recipe for the MLPs. */
+/* Counts the matches of an ignore list among all modules, even modules that no target matches: a
+ * recipe for the MLPs may ignore "lm_head". */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -407,8 +410,8 @@ done:
     return rc;
 }
 
-/* Returns a hint with the module or class whose name is nearest to a name that matches nothing. If
- * the text is the last parts of a module's name, the hint is a regex. */
+/* Returns a hint for a target that matches nothing: the module or class with the most similar name.
+ * If the target is the end of a module's name, the hint is a regex. */
 static const char *near_module(osh_near *near, char room[240], const char *text,
                                const osh_plan_modules *cs)
 {
@@ -492,7 +495,8 @@ done:
     return rc;
 }
 
-/* Marks the modules that --only does not name. If they have codes, they keep them. */
+/* Marks the modules that --only does not name. If such a module is quantized in the source, it
+ * stays as it is. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -509,8 +513,8 @@ done:
     return rc;
 }
 
-/* Refuses modules that --only names but the recipe leaves dense: the source is read dequantized, so
- * they would be neither copied nor quantized. */
+/* Refuses modules that --only names but the recipe leaves dense: they are read dequantized, so they
+ * would be neither copied bit for bit nor quantized. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
                                       const osh_plan_modules *cs)
 {
@@ -548,7 +552,7 @@ done:
     return rc;
 }
 
-/* Moves the Linears that the graph does not have before the others, which are in the order of their
+/* Moves the Linears that are not in the graph before all others, which are in the order of their
  * nodes. */
 static osh_status linears_order(osh_ctx *cx, osh_matching *p)
 {
@@ -625,7 +629,7 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own; a head that is tied to the embedding has the embedding's reason
+    const char **why = NULL; // own; a tied head has the reason of the embedding
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

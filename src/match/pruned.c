@@ -1,6 +1,6 @@
 /* pruned.c - matches Linears with the targets of pruning modifiers. As in LLM Compressor
  * (sgpt_base.py) the targets name modules, and every Linear inside of such a module is pruned. A
- * list of sparsities has one value for each of these modules, in the model's order. */
+ * list of sparsities has one value for each module that the targets name, in the model's order. */
 #include "match/pruned.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* Finds the module that a target of the modifier names and that contains this one, or is it. *len:
- * length of its name; 0: there is none. */
+/* Finds the module that a target of the modifier names and that is, or contains, the module `name`.
+ * *len: length of the found module's name; 0: there is none. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)
@@ -42,7 +42,7 @@ done:
 }
 
 /* Returns OWL's sparsity of the decoder layer that contains the module. Before the layers are
- * measured, all have the same. */
+ * measured, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
 {

@@ -5,13 +5,15 @@
 
 typedef struct osh_prunable {
     const char *name, *cls; // views; cls NULL: no target matches its class
-    bool never;             // it is not pruned, whatever the targets are
-    bool unseen;            // text does not reach it: a modifier that needs data does not prune it
-    bool unreached;         // result: a target names it, and it is not pruned since it is unseen
+    bool never;             // true: the module is not pruned even if a target matches it
+    bool unseen;            // true: a forward pass of text does not run the module, so a modifier
+                            // that needs data does not prune it
+    bool unreached;         // result: true if a target names the module but it is not pruned
+                            // because it is `unseen`
     int modifier;           // result: index of the modifier in the recipe; -1: not pruned
     double sparsity;        // result
-    int aimed; // result: index, among the modules that the targets name, of the one that contains
-               // it
+    int aimed; // result: index, among the modules that the targets name, of the module that
+               // contains this one
 } osh_prunable;
 
 /* Sets modifier, sparsity and aimed of the n modules. */

@@ -36,13 +36,14 @@ typedef struct osh_gptq_factor { // factor of one input and one ordering
     float *diag;   // own: diagonal of H in solving order, with dead columns set, without damping
     osh_device *device; // view: device of H; NULL: host memory
     const float *u; // view: [I, I], stored over H; NULL: H could not be factored
-    const osh_tensor *shift; // view: S of target.h; NULL: the target is the weight
+    const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
+                             // target is W
     // own: [I, I] damped H in file order; NULL: no step after the column loop needs it
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 by column; NULL: the search for scales does not need it
     const osh_gptq_ladder *ladder;
     double mean;   // mean of the diagonal with dead columns set
-    int n_damped;  // step of the ladder that succeeded; 0: the first
+    int n_damped;  // index of the damping that succeeded; 0: the first
     bool overflow; // the diagonal with the first damping exceeds f32
 } osh_gptq_factor;
 
@@ -70,8 +71,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
                                 const osh_gptq *g, float dead);
 
 /* Returns the cost [I] of a squared error in each column when GPTQ solves a weight with Hessian h,
- * which is overwritten. On entry `cost` has the diagonal of h, which stays if h cannot be factored.
- * */
+ * which is overwritten. On entry `cost` has the diagonal of h, which stays if h cannot be
+ * factored. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -118,11 +119,12 @@ typedef struct osh_gptq_gathered { // groups whose Hessians are being factored
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    // own [n, I]: diagonal of each Hessian by column; then of the current ones, damped
+    // own [n, I]: diagonal of each Hessian by column; later the damped diagonals of the current
+    // groups
     float *diag;
     int32_t *perm;                 // own [n, I]: orderings of the current groups
-    float **h;                     // own [n]: views: Hessians of the current ones
-    // own [n]: group of each current one, and whether it has no factor
+    float **h;                     // own [n], of views: Hessians of the current groups
+    // own [n]: index of each current group; not 0 if the current group has no factor
     int *which, *failed;
 } osh_gptq_gathered;
 

@@ -129,8 +129,8 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // scales in f32 need half of it; with zero points all of
-                                          // it
+    size_t run = osh_job_params_bytes(j); // scales in f32 need half of these bytes; scales and zero
+                                          // points need all
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);

@@ -15,11 +15,11 @@
 
 enum { // statistics of a value, as bits of a set
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
-    OSH_STAT_RANGE = 2,   // data of the observer of the scheme's static inputs
+    OSH_STAT_RANGE = 2,   // ranges for the observer of static inputs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I]; X0 is the value in the original model
     OSH_STAT_SQUARES = 8, // sum of X^2 per channel, f64 [I]; weights for a search of ranges
     OSH_STAT_CACHE = 16,  // ranges of the keys and values of the attention before the Linear, or of
-                          // its output
+                          // the Linear's output
     OSH_STAT_PEAKS = 64,  // sum of each token's largest square; for a survey
     OSH_STAT_BLOCK = 32   // instead of HESSIAN and SHIFT: the inputs of the block, and its outputs
                           // in the original model; the plan tells which (schedule/blocks.h)
@@ -27,7 +27,7 @@ enum { // statistics of a value, as bits of a set
 
 enum { // properties of a solve that are free, as bits of a set
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may get other values
-    OSH_FREE_SCALES = 1, // scales and zero points may differ from those of the observer
+    OSH_FREE_SCALES = 1, // scales and zero points may differ from the observer's
     OSH_FREE_TARGET = 2, // codes may approximate another weight than the source's
     OSH_FREE_SIGNS = 8   // scales may be negative if osh_q_may_be_signed() is true
 };
@@ -48,8 +48,8 @@ struct osh_linear_job { // one Linear to quantize
     osh_tensor *device_w;       // view: w on the device of the Hessian; NULL: the Hessian is in
                                 // host memory, or there is none
     osh_tensor *shift;          // view: OSH_STAT_SHIFT of the input, in the same memory as the
-                                // Hessian; may be overwritten. NULL: no modifier of the input needs
-                                // it, or it is 0
+                                // Hessian; may be overwritten. NULL: the shift is 0, or no modifier
+                                // of the input needs it
     osh_tensor *target;         // own, temporary, in the same memory as the Hessian: F32 [O, I]
                                 // weight that a solve approximates; NULL: w
     bool keep_w;                // w must not change, even if the modifier propagates
@@ -57,13 +57,12 @@ struct osh_linear_job { // one Linear to quantize
                                 // a modifier that propagates
     double sparsity;            // sparsity, for a modifier that prunes
     const double *care;         // view [O]: cost of a squared error of each output; NULL: 1
-    const double *care_in;      // view [I]: cost of a squared error of each input, summed over all
-                                // Linears that read it; NULL: unknown
+    const double *care_in;      // view [I]: cost of a squared error of each input element, summed
+                                // over all Linears that read the input; NULL: unknown
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
     void *cache;                // own: scales and zero points of keys and values, one after the
                                 // other as they are stored; NULL: the Linear has none
-    void *bias;                 // own, result: the learned bias as it is stored; NULL: it did not
-                                // learn
+    void *bias; // own, result: the learned bias in its stored dtype; NULL: no bias was learned
     void *room;                 // view: memory for codes, [O, I] bytes, if the modifier works by
                                 // rows; NULL: codes are allocated
     double *sums;               // view, result: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not
@@ -73,28 +72,30 @@ struct osh_linear_job { // one Linear to quantize
                                 // jobs
     bool pack;                  // codes may be packed, because the output is pack-quantized
     bool packed;                // result: codes are packed
-    void *codes;                // own, result: [O, I] bytes; packed: the first output tensor as it
-                                // is stored; NULL: they are in `room`
+    void *codes;                // own, result: [O, I] bytes, or if `packed` the bytes of the first
+                                // output tensor; NULL: the codes are in `room`
     osh_qparams params;         // own, result
     double nmse;                // result: |w - dq|^2 / |w|^2
-    double removed;             //
-                                // |w|^2 of the weights that pruning set to 0, divided by that of
-                                // the weight before; 0: none, or pruning also changed other weights
+    double removed;             // |w|^2 of the weights that pruning set to 0, divided by |w|^2
+                                // before pruning; 0: no weight, or pruning also changed other
+                                // weights
     double objective;           // result: tr(dW H dW^T) with the damped H; dW is relative to the
                                 // target; < 0: no Hessian
     double nearest;             // result: objective of the target rounded to nearest, with the
-                                // scales before any search; with more than 255 rows it is estimated
-                                // from some of them (solver/gptq_solve.h); < 0: unknown
+                                // scales before any search; with more than 255 rows estimated from
+                                // some rows (solver/gptq_solve.h); < 0: unknown
     osh_losses losses;          // result: objective after each step; empty if there is one step
-    const char *fallback;       // result, static text: the method that was used instead; NULL: none
-    /* Called when the results are complete. It may take ownership of them, so that the results of
-     * many jobs are not in memory at once; w stays. NULL: they stay until compress returns. */
+    const char *fallback;       // result, static text: the method that replaced the modifier's
+                                // method; NULL: no other method was used
+    /* Called when the results are complete. The callback may take ownership of the results, but not
+     * of w, so that the results of many jobs are not in memory at once. NULL: results stay until
+     * compress returns. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
-/* True if the n jobs of `a` have the same shapes, dtypes and schemes as those of `b`, in the same
- * order, so that a solve needs the same memory. */
+/* True if the n jobs of `a` and the n jobs of `b` have the same shapes, dtypes and schemes in the
+ * same order, so that their solves need the same memory. */
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
 typedef struct osh_job_group { // jobs of one input; all pointers are views
     osh_linear_job *jobs;      // [n]
@@ -105,7 +106,7 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
 
 typedef struct osh_mapping { // a pair of targets for a transform
     osh_strs balance; // own: Linears
-    char *smooth;     // own: layer whose output they read
+    char *smooth;     // own: layer whose output the Linears read
 } osh_mapping;
 
 typedef struct osh_channels { // views [n]: data for each channel of a layer's output
@@ -158,8 +159,8 @@ typedef struct osh_modifier {
     int *target_scheme;     // own: index of the scheme of each target
     osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
     bool queries;           // `cache` is that of a group for attention
-    bool has_config;        // the recipe has `scheme` or `config_groups` for it
-    bool replaced;          // a later GPTQModifier without schemes has taken over its schemes
+    bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
+    bool replaced;          // a later GPTQModifier without schemes has taken over the schemes
     osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
     int n_candidates;
     // The quantizer that this survey replaces (survey.h); NULL: this is no survey.
@@ -213,22 +214,23 @@ struct osh_modifier_type {
     // weight.
     bool by_rows;
     /* It sets weights to 0: codes are then the bytes of w, and `packed` is true. Its only scheme
-     * has targets, which may be modules around a Linear, and no arguments. A quantizer may follow.
-     * */
+     * has targets, which may be modules around a Linear, and no arguments. A quantizer may
+     * follow. */
     bool prunes;
     // Weights are first multiplied by orthogonal matrices; args is an osh_rotate (rotate.h).
     bool rotates;
-    bool host_only; // it does not run on a GPU
+    bool host_only; // the modifier does not run on a GPU
     bool drops;   // removes experts before all other work; args is an osh_reap (experts.h)
     bool apart;   // several threads may call compress at the same time
     // compress leaves the dequantized weight in w or device_w (unless keep_w) for later layers
     bool propagates;
-    /* Returns the number of operations on a weight [O, I]. NULL: that of a product with h. */
+    /* Returns the number of operations on a weight [O, I]. NULL: as many as a product with h. */
     double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
     /* Returns the bytes (gross, an upper bound) that compress needs besides w and h, including the
      * results in `jobs`. It reads scheme, and shape and dtype of w. If h is on a device, *device
      * has on entry the free bytes of its arena, and on return the bytes that compress uses there.
-     * If these are more than the free bytes, they are the least that it needs. */
+     * If *device becomes larger than the free bytes, it is the smallest number with which compress
+     * works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
     /* Returns the same for compress_groups and n groups like this one. */
@@ -241,8 +243,9 @@ struct osh_modifier_type {
     // Computes s [c->n]; NULL: the modifier searches them, or is no transform.
     void (*factors)(const osh_modifier *m, float *s, const osh_channels *c);
     /* `search`, used instead of `factors`, finds s [j->n] by a search over the Linears' inputs.
-     * search_bytes returns its most gross bytes; it reads n, balance and n_balance of j. `takes`
-     * fails with OSH_E_USAGE if a Linear of that scheme is not possible. */
+     * search_bytes returns an upper bound of the gross bytes of the search; it reads n, balance and
+     * n_balance of j. `takes` fails with OSH_E_USAGE if the search cannot handle a Linear with
+     * scheme s. */
     osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
     size_t (*search_bytes)(const osh_modifier *m, const osh_search *j, int n_threads);
     // Returns the number of points of the search, each of which rounds the Linears' weights.
@@ -253,8 +256,9 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m);
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
-bool osh_modifier_wants_data(const osh_modifier *m); // true if it needs a statistic
-/* True if it is no transform and does not prune, rotate or remove experts. */
+bool osh_modifier_wants_data(const osh_modifier *m); // true if the modifier needs a statistic
+/* True if the modifier quantizes: it is no transform and does not prune, rotate or remove
+ * experts. */
 bool osh_modifier_quantizes(const osh_modifier *m);
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: no modifier has this name
 /* Returns the quantizer that rounds to nearest, without a Hessian. */
@@ -275,8 +279,8 @@ enum { OSH_GROUPS_AT_ONCE = 32 };
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns how many jobs may be in progress at a time if each is solved on one thread; 1: all
  * threads solve one job. Small Linears, such as those of experts, have too few chunks to give work
- * to all threads. Results wait for those of earlier jobs: with 128 experts and 2 threads, at most 8
- * of them. */
+ * to all threads. The result of a job waits for the results of earlier jobs: with 128 experts and 2
+ * threads, at most 8 results wait. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are many small Linears, according to the numbers of weights of all Linears and of
  * the largest. */

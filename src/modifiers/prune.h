@@ -4,7 +4,7 @@
 #include "modifiers/modifier.h"
 
 typedef struct osh_prune_rule { // a property that every pruned weight has
-    double sparsity; // at least this fraction of it is 0
+    double sparsity; // at least this fraction of the weight is 0
     int64_t n, m;    // n of each m columns are 0; m 0: any columns
     bool exact;      // weights that are not 0 did not change
 } osh_prune_rule;

@@ -31,10 +31,10 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that runs in pieces: row r of in[] is token n + r of it. The state
- * is 0 before the first piece; an op that runs a piece updates it. */
+/* The earlier tokens of a sample that runs in pieces: row r of in[] is token n + r of the sample.
+ * The state is 0 before the first piece; an op that runs a piece updates it. */
 typedef struct osh_op_past {
-    int64_t n;    // tokens of the pieces before this one
+    int64_t n;    // tokens of all earlier pieces
     int64_t room; // most tokens of all pieces together
     void *state;  // osh_op.state bytes; view. NULL: the op has no state
 } osh_op_past;
@@ -111,8 +111,8 @@ typedef struct osh_op {
     bool lookup;        // in[0] contains row numbers of in[1], and the op reads no other rows
     bool host_only;     // the op has no kernel for a GPU: a plan never runs it there
     bool attends;       // in[0..2] are q, k, v; attr is osh_attention_attr
-    bool passes;        // out[0] contains only elements of in[0] and zeros: its range is within
-                        // that of in[0]
+    bool passes;        // out[0] contains only elements of in[0] and zeros, so the range of out[0]
+                        // is within the range of in[0]
     bool f32_out;       // out[0] is F32 for every compute dtype: the op that reads it rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
     /* A sample can run in pieces if each op that runs has `each_token` or `next`. */
@@ -131,8 +131,8 @@ const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL if there is none), else the fastest
  * kernel of the host. With a->past it runs `next`. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
-/* Returns an upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad needs for
- * n_tokens tokens. */
+/* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
+ * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
 /* Adds the gradients to a->din, on the host or on the device that has dout. OSH_E_UNSUPPORTED: the

@@ -43,7 +43,7 @@ struct check {
 typedef struct chunk {
     int shard;
     int64_t ticket, at, n; // bytes [at, at + n) of the file
-    int64_t first;         // index in `order` of its first tensor
+    int64_t first;         // index in `order` of the first tensor of the chunk
 } chunk;
 
 static int check_by_offset(const void *x, const void *y, void *plan)

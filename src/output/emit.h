@@ -14,8 +14,8 @@ typedef struct osh_result { // result of a Linear
     osh_losses losses;
     const char *fallback; // view: of a constant, or of the emitter; NULL: none
     bool done;
-    bool earlier; // an earlier run has solved it: the output has its codes, memory has the source's
-                  // weight
+    bool earlier; // an earlier run has solved the Linear: the output has its codes, memory has the
+                  // weight of the source
 } osh_result;
 
 #define OSH_LOG_NAME "oneshot.log" // file in the partial directory

@@ -37,7 +37,7 @@ enum {
     OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is now OUT.oneshot-replaced
     OSH_REC_DISCARDED,    // earlier records no longer count; their files are being removed
     OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
-    OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a changed copy
+    OSH_REC_CHANGED, // a changed copy: u64 output tensor, u64 sum, u64 sum of the source tensor
     OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
     OSH_REC_APPLIED       // the tuned tensors are in the output; tuned.c describes the record
 };
@@ -57,8 +57,8 @@ typedef struct osh_emit_job {
     const osh_schedule *schedule;  // view: for FOLDS: schedule of the traversal that computes them
     osh_linear_job result;         // own: codes and params of a Linear
     osh_tensor *in_scale, *in_zero; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for its tensors, which the caller has
-                                          // allocated
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, which the
+                                          // caller has allocated
     int64_t out;                   // number of the output tensor of a copy
     const void *view;              // view: all bytes of a tensor
     int64_t generation;            // for SUBGRAPH: see osh_emit_subgraph
@@ -67,14 +67,14 @@ typedef struct osh_emit_job {
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
 typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
-    osh_ctx *cx; // own: of the thread
+    osh_ctx *cx; // own: context of the thread
     osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more, less;   // signalled when a job was added; when a job is done
     osh_emit_job *first, *last;  // own
-    int n, n_views;              // n: jobs that are not done, including the current one; n_views:
-                                 // those of them with a view
+    int n, n_views;              // n: jobs that are not done, including the current job; n_views:
+                                 // how many of the n jobs have a view
     int64_t n_done;
     bool made, running, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped

@@ -13,7 +13,7 @@ typedef struct looked { // state of a Linear
 
 typedef struct held_slot {
     int linear;    // Linear of the band; -1: the slot is free
-    int64_t first; // first row of the band; -1: it is being read
+    int64_t first; // first row of the band; -1: the band is being read
     uint8_t *from; // view: rows of the band
 } held_slot;
 
@@ -29,7 +29,8 @@ struct osh_held {
     int64_t n_here;    // bands of Linears that this stream rounds
     int64_t taken;     // rows of the next Linear that were already taken
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // slots: all; free; those whose band is being rounded
+    int n_slots, n_free, n_rounding; // number of all slots; of free slots; of slots whose band is
+                                     // being rounded
     void *blocks;      // own: memory of all slots
     size_t room;       // bytes of a slot
 };
@@ -73,7 +74,7 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
 {
     osh_status rc = OSH_OK;
     osh_held *h = NULL; // own
-    bool *here = NULL;  // own [linears]: true if this stream rounds it
+    bool *here = NULL;  // own [linears]: true if this stream rounds the Linear
     *out = NULL;
     if (!g) goto done;
     OSH_NEW(cx, h, 1);

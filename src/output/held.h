@@ -1,9 +1,10 @@
 /* held.h - the first look of a stream (stream.h) at Linears with a global scale.
  *
- * Some Linears share a global scale. The largest magnitude of all of them must be known before the
- * first of their bands is rounded, so each band is looked at before. If a slot is free, the band
- * stays in memory until it is rounded; if not, it is read again. The looks are as far in advance of
- * the rounding as there are slots.
+ * Some Linears share a global scale. The largest magnitude of all these Linears must be known
+ * before the first band is rounded, so a stream reads each band twice: first it looks for the
+ * largest magnitude, later it rounds. If a slot is free, the band stays in memory between the two;
+ * if not, it is read again. The number of slots limits how far the first reads are in advance of
+ * the rounding.
  *
  * The output does not depend on the bands that stay in memory. The caller holds the stream's lock
  * in all calls, except for osh_held_room. */
@@ -16,7 +17,7 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // slot in which it stays; -1: none
+    int slot;         // slot in which the band stays; -1: none
 } osh_held_band;
 
 /* ids [n]: output tensors in the order of their rounding; tensors of no Linear are ignored. *out is
@@ -28,16 +29,17 @@ void osh_held_free(osh_ctx *cx, osh_held *h);
 
 /* True if the Linear may be rounded. h NULL: every Linear may. */
 bool osh_held_knows(const osh_held *h, int linear);
-/* Gets the next band to look at. A band that this stream rounds needs a free slot, unless the
- * rounding of Linear `wanted` waits for its group (-1: no rounding waits). Returns false if there
- * is no band now. */
+/* Gets the next band in which to look for the largest magnitude. If this stream also rounds the
+ * band, a slot must be free, unless the rounding of Linear `wanted` waits for the group of the band
+ * (-1: no rounding waits). Returns false if there is no band now. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
 /* Returns the memory of a slot: whole blocks, enough for any band. Needs no lock. */
 uint8_t *osh_held_room(const osh_held *h, int slot);
-/* Records that a band was looked at. `from` is its first row, in the memory of its slot. */
+/* Records the largest magnitude `amax` of a band. `from` points to the first row of the band in the
+ * memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
-/* Returns the rows of the band that begins with row `first`. NULL: it is not in memory. The caller
- * gives *slot back after the rounding. */
+/* Returns the rows of the band that begins with row `first`. NULL: the band is not in memory. The
+ * caller gives *slot back after the rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
 void osh_held_give_back(osh_held *h, int slot);
 #endif

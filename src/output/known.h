@@ -1,5 +1,5 @@
-/* known.h - lists the files of a directory that this program made. Another file stops the run with
- * an error that has its name, and is never deleted. */
+/* known.h - lists the files of a directory that this program made. A file that is not in the list
+ * stops the run with an error that names the file, and is never deleted. */
 #ifndef OSH_KNOWN_H
 #define OSH_KNOWN_H
 #include "base/map.h"
@@ -8,13 +8,13 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard;  // any name of a shard is accepted, because another plan may have other shards
+    bool any_shard; // every name of a shard is accepted, because another plan may have other shards
     bool in_place;   // the run writes to existing files, so a file must not have a second name
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
-/* Lists the files, also temporary ones, that a run of this plan puts in its partial directory.
- * was: journal of an earlier run with another plan that began the directory; NULL: this plan
- * began it. */
+/* Lists the files, also temporary ones, that a run of this plan writes into its partial directory.
+ * `was` is the journal of the earlier run, with another plan, that created the directory; NULL: a
+ * run of this plan created it. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was);
 /* Lists the files of a run that writes no output. */
 osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
@@ -22,8 +22,8 @@ osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
 /* Fails with `code` and the path of the first file that is not in the list. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);
-/* Removes all files of the list; the file `last` is the last one. Then removes the directory if it
- * is empty. keep_last: keeps `last` and the directory. */
+/* Removes all files of the list, `last` after all others, and then the directory if it is empty. If
+ * `keep_last` is true, `last` and the directory stay. */
 osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
                             bool keep_last);
 /* Removes the temporary files. */

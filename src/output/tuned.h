@@ -3,8 +3,8 @@
  *
  * The new bytes of all tuned tensors are first written to a file, oneshot-tuned, which a record of
  * the journal names. Then they are written to the shards, and a second record has their checksums.
- * If a run was killed between the two records, the next one writes the shards again. If it was
- * killed before the first record, the next one learns again. The file is removed when the output is
+ * If a run was killed between the two records, the next run writes the shards again. If a run was
+ * killed before the first record, the next run tunes again. The file is removed when the output is
  * sealed. */
 #ifndef OSH_OUTPUT_TUNED_H
 #define OSH_OUTPUT_TUNED_H
@@ -13,7 +13,7 @@
 #define OSH_TUNED_NAME "oneshot-tuned"
 
 typedef struct osh_tuned {
-    bool known, kept;     // known: learning has ended; kept: the result is better than before
+    bool known, kept; // known: tuning has ended; kept: the tuned tensors are better and are used
     double before, after; // KL divergence per token of the rows that are held back
     uint64_t n_changed, n_codes;
 } osh_tuned;
@@ -24,7 +24,7 @@ const osh_tuned *osh_emit_tuned(const osh_emitter *e); // view
 osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor **raw);
 
 typedef struct osh_tuned_writer osh_tuned_writer;
-/* Creates the file after everything that the emitter has got is written and recorded. */
+/* Waits until the emitter has written and recorded all its jobs, then creates the file. */
 osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e);
 /* Appends an output tensor. */
 osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const void *data);

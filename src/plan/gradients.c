@@ -48,7 +48,8 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value, so that its gradient is that of their inputs. */
+/* True if only Linears read the value. The gradient of the value is then the gradient of their
+ * inputs. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

@@ -1,6 +1,7 @@
-/* gradients.h - decides whether a survey's losses can be weighted by gradients. These show how much
- * the loss of the next token depends on each output of each Linear; eval/gradients.h measures them.
- * */
+/* gradients.h - decides whether a survey's losses can be weighted by gradients. The gradients show
+ * how much the loss of the next token depends on each output of each Linear; eval/gradients.h
+ * measures
+ * them. */
 #ifndef OSH_PLAN_GRADIENTS_H
 #define OSH_PLAN_GRADIENTS_H
 #include "plan/plan.h"

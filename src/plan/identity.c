@@ -251,7 +251,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // without products the bytes are equal on all machines
+        if (!p->in.device) { // without matrix products the bytes are equal on all machines
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
@@ -285,7 +285,7 @@ done:
     return rc;
 }
 
-/* Returns the value of a field. NULL: there is no such field. */
+/* Returns the value of the field `name`. NULL: there is no such field. */
 static const char *identity_value(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)

@@ -1,5 +1,6 @@
-/* marks.h - reads the option --checkpoint. NAME=SUBGRAPH: these subgraphs write a record when they
- * are finished. NAME=FIRST..LAST: first and last subgraph of a stage that the user names. */
+/* marks.h - reads the option --checkpoint. NAME=PATTERN: a record is written when a subgraph that
+ * the pattern matches is finished. NAME=FIRST..LAST: a stage with this name, from its first to its
+ * last subgraph. */
 #ifndef OSH_MARKS_H
 #define OSH_MARKS_H
 #include "plan/plan.h"

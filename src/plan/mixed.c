@@ -1,9 +1,9 @@
 /* mixed.c - chooses a candidate for each unit. The candidates of a unit on the lower convex hull of
  * (bytes, loss) form a chain of steps, each of which saves less per byte than the previous one. The
- * steps of all units are taken by falling savings per byte while they fit. If a step does not fit,
- * the choice so far with a fraction of that step would be the optimum of the relaxed problem, in
- * which a unit may be between two candidates: its loss is the bound. The remaining bytes are used
- * for changes of single units as long as one fits. */
+ * steps of all units are taken by falling savings per byte while they fit. The bound is the
+ * smallest loss of the relaxed problem, in which a unit may be between two candidates: the loss
+ * when the first step does not fit, with a fraction of that step. The remaining bytes are used for
+ * changes of single units as long as one fits. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -150,7 +150,7 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 /* ---- the choice ---- */
 
 typedef struct step { // from one candidate of a unit to a larger one
-    double per_byte;  // loss that it saves for each byte
+    double per_byte;  // loss that the step saves per byte
     int unit, from, to;
 } step;
 
@@ -172,7 +172,7 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    for (int i = 0; i < u->n; i++) { // candidates of several formats are in any order
+    for (int i = 0; i < u->n; i++) { // candidates of different formats are not sorted
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
             by_bytes[at] = by_bytes[at - 1];
@@ -199,8 +199,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Makes the single change that saves most among those that fit. Returns false if no change saves
- * anything. */
+/* Changes the candidate of one unit: makes the change that saves most and fits. Returns false if no
+ * change saves anything. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
@@ -409,7 +409,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // the last one may be incomplete
+    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // the last group may be
+                                                                   // incomplete
     lists_deinit(cx, &l);
     osh_free(cx, schemes);
     return rc;

@@ -11,7 +11,7 @@ typedef struct osh_mixed_unit {
     int n;               // number of candidates
     int bits[OSH_CANDIDATES];      // bits of a code
     char label[OSH_CANDIDATES][16]; // such as "4 bits" or "NVFP4A16"
-    int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store its weights
+    int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
     double loss[OSH_CANDIDATES];   // loss from a survey; after osh_mixed_weigh: effect on the model
     double rounded;      // loss of the rounding whose effect is measured
     double effect;       // measured effect
@@ -28,8 +28,8 @@ typedef struct osh_mixed {
     int n_units;
     int *unit_of;          // own [linears]
     int64_t n_weights, limit, bytes; // bytes: size of the choice
-    double loss, bound;    // loss: of the choice; bound: no choice within the limit can have a
-                           // lower loss
+    double loss, bound;    // loss of the choice; lower bound for the loss of all choices within the
+                           // limit
     osh_mixed_step *curve; // own: from the smallest size to the largest along the convex hull
     int n_curve;
     char *gradients_not;   // own: reason why losses are weighted by effects and not by gradients;
@@ -40,19 +40,19 @@ typedef struct osh_mixed {
  * each candidate. */
 osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
                          const osh_losses *const *losses);
-/* For a survey with gradients: converts losses, and the effect, to units of a token's -log p. The
- * effect is not measured then. */
+/* For a survey with gradients: converts losses and effects to changes of -log p of a token. Effects
+ * are then not measured. */
 void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p);
-/* effect [units]: effect of rounding the unit. A candidate's loss becomes the effect times its loss
- * divided by the loss of this rounding. */
+/* effect [units]: measured effect of rounding the unit. The loss of each candidate is multiplied by
+ * the effect and divided by the loss of the measured rounding. */
 void osh_mixed_weigh(osh_mixed *m, const double *effect);
 void osh_mixed_free(osh_ctx *cx, osh_mixed *m);
-/* Chooses steps by falling savings per byte, then adds the steps that still fit. OSH_E_USAGE: the
- * smallest size is above the limit. */
+/* Chooses a candidate for each unit (see mixed.c for the method). OSH_E_USAGE: even the smallest
+ * candidates are larger than the limit. */
 osh_status osh_mixed_choose(osh_ctx *cx, osh_mixed *m, int64_t limit);
 /* Sets *limit to the bytes that --target-bits or --target-size allow for quantized modules. */
 osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, const osh_plan *p);
-/* Prints the recipe of p with the choice in it. *out: own. */
+/* Prints the recipe of p with the chosen schemes. *out: own. */
 osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const osh_plan *p,
                             const char *head);
 #endif

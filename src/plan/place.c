@@ -34,8 +34,8 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
-/* Returns the feature of the job that only the host has. NULL: there is none. `room` is memory for
- * a name. */
+/* Returns a feature that the job needs and that only the host has. NULL: there is none. `room` is
+ * memory for a name. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->in.graph;
@@ -85,7 +85,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* The error of osh_cuda_open names the missing part. */
+    /* Fails with the error of osh_cuda_open, which names the missing part. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
     /* Rounding alone takes less time than the copies to the GPU and back. */
     p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
@@ -103,7 +103,7 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: opened only because the user asked for it; it does no work. */
+    /* own: a GPU that is opened only because the user asked for it, and that does no work. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

@@ -237,7 +237,8 @@ done:
     return rc;
 }
 
-/* Warns if a module is not compared with the original model but would be in smaller subgraphs. */
+/* Warns of modules that are not compared with the original model, but would be with smaller
+ * subgraphs. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;

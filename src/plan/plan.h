@@ -14,11 +14,11 @@
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
-typedef struct osh_traversal { // one of several traversals (traversals.h)
+typedef struct osh_traversal { // one traversal of several (traversals.h)
     osh_schedule schedule; // own: passes, seen, visits and batch_at; all other members are the
                            // plan's
     osh_budget budget;     // own: places
-    double work[3];        // work of its passes and solves, as in osh_cost
+    double work[3];        // work of observing, solving and propagating (osh_cost.work)
     double seconds;        // measured duration
 } osh_traversal;
 
@@ -33,11 +33,12 @@ typedef struct osh_plan {
                                // highest peak; NULL: one traversal for all modifiers
     int n_traversals;          // 0: one for all modifiers
     bool gradients;          // a survey weights its losses by gradients
-    char *gradients_not;     // own: reason why it does not; NULL: it does, or this is no survey
+    char *gradients_not;     // own: reason why the survey does not; NULL: it does, or this is not a
+                             // survey
     struct osh_mark *marks;  // own: one for each --checkpoint (marks.h)
 } osh_plan;
 
-/* Sets the views between the parts. Needed by a plan that was copied, or not made by
+/* Sets the views between the parts. Must be called for a plan that was copied, or was not made by
  * osh_plan_new. */
 void osh_plan_join(osh_plan *p);
 const char *osh_plan_pipeline(const osh_plan *p); // name of the pipeline

@@ -16,8 +16,9 @@ static int traversals_number(int *of, const osh_recipe *r)
     return n;
 }
 
-/* Sets the traversal of a Linear. Up to three modifiers need data for it: its pruner, the one whose
- * cache scales belong to it, and its quantizer. They must have the same traversal. */
+/* Sets the traversal of a Linear. Up to three modifiers need data for it: its pruner, the modifier
+ * of the keys and values whose scales belong to the Linear, and its quantizer. They must have the
+ * same traversal. */
 static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -81,7 +82,7 @@ done:
     return rc;
 }
 
-/* Begins a traversal with the data that are equal for all: the cut, and the peak of loading. */
+/* Begins a traversal with the data that all traversals share: the cut, and the peak of loading. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
     v->schedule = p->schedule;

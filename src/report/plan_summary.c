@@ -1,4 +1,4 @@
-/* plan_summary.c - prints a plan for a screen: each row has a label and one or two lines.
+/* plan_summary.c - prints a plan on a terminal in rows of a label and one or two lines.
  *
  *   quantized  28 modules, pack-quantized: weights 4-bit integer, a scale for each
  *              group of 128
@@ -20,7 +20,7 @@
 
 enum { WIDTH = 80, LABEL = 11, LINES = 2, DENSE_ROWS = 2, SCHEME_ROWS = 2 };
 
-/* Appends the first `lines` lines of the text, cut between words, with "..." if words are left. */
+/* Wraps the text between words and appends at most `lines` lines. Appends "..." if words remain. */
 static osh_status put_wrapped(osh_ctx *cx, osh_buf *b, const char *text, int lines)
 {
     osh_status rc = OSH_OK;
@@ -69,7 +69,7 @@ static const char *size_text(char to[32], int64_t n)
     return to;
 }
 
-/* Writes a size that a flag takes, rounded up: "182.1MB". */
+/* Writes a size, rounded up, in the form that flags accept: "182.1MB". */
 static const char *flag_text(char to[32], int64_t n)
 {
     snprintf(to, 32, "%.1fMB", ceil((double)n / 1e6 * 10) / 10);
@@ -149,7 +149,7 @@ done:
     return rc;
 }
 
-/* Prints the time on the GPU that the plan is for, from the sheet of the GPU. */
+/* Prints the estimated time on the GPU model of the plan, from the data sheet of the GPU. */
 static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -177,7 +177,8 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     char needs[32], has[32], least[32], scratch[48] = "", time[32];
     int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE),
             room = osh_disk_free(p->in.opt->output ? p->in.opt->output : ".");
-    /* Under both smallest budgets values can rest in host memory that rest on the GPU without. */
+    /* The smallest budgets can need more host memory than the plan, because values that the plan
+     * stores on the GPU are then in host memory. */
     int64_t smallest = m->least.host < m->peak.host ? m->least.host : m->peak.host;
     if (smallest < p->in.opt->others_host) smallest = p->in.opt->others_host;
     double seconds = 0;
@@ -204,7 +205,7 @@ done:
     return rc;
 }
 
-/* Prints the engines that load the first scheme. */
+/* Prints the inference engines that load the first scheme. */
 static osh_status summary_loaders(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

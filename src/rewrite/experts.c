@@ -15,7 +15,7 @@ typedef struct osh_kept_rows { // rows of a tensor of a router that stay
     osh_ckpt_tensor from;
     const int *kept;          // view
 } osh_kept_rows;
-enum { ROUTER_TENSORS = 4 }; // most tensors of a layer's router: weight, bias
+enum { ROUTER_TENSORS = 4 }; // upper bound for the tensors of a layer's router: weight, bias
 
 /* Returns the name of the modifier that removes experts, for messages. */
 static const char *experts_modifier_name(const osh_rewrites *p)
@@ -120,7 +120,7 @@ static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st
     const osh_kept_rows *r = user;
     size_t element = osh_dtype_bytes(e->dtype),
            each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
-    if (e->ndim < 2) first = 0, n = e->shape[0]; // its only row is the whole tensor
+    if (e->ndim < 2) first = 0, n = e->shape[0]; // the whole tensor is one row
     for (int64_t i = 0; i < n; i++)
         OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
                                          (int64_t)each * r->kept[first + i], each));
@@ -157,8 +157,8 @@ done:
     return rc;
 }
 
-/* Gives a tensor of an expert its new number, or hides it. `rest` is the end of its name, such as
- * "7.gate_proj.weight". */
+/* Renames a tensor of an expert by the expert's new number, or hides the tensor if the expert is
+ * removed. `rest` is the end of the tensor's name, such as "7.gate_proj.weight". */
 static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_layer *l,
                                   int64_t tensor, const char *rest)
 {

@@ -1,7 +1,7 @@
-/* experts.h - experts that a recipe removes. Before anything else is planned the checkpoint is
- * replaced by one without them: the remaining experts are numbered anew, the router keeps only
- * their rows, and config.json has their number. All later readers (the run, a later quantizer,
- * verify) see that model. */
+/* experts.h - experts that a recipe removes. The checkpoint is replaced by a view without them
+ * before the other parts of the plan are made: the remaining experts are numbered anew, the router
+ * keeps only their rows, and config.json has their number. All later readers (the run, a later
+ * quantizer, verify) see that model. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
@@ -16,9 +16,10 @@ typedef struct osh_expert_layer {
 
 struct osh_experts {
     osh_expert_layer *layers; // own
-    int n, n_all, n_kept;     // layers; experts of each layer before and after
-    bool known;               // true: `kept` is final; false: it has the first experts, for sizes
-                              // only
+    int n, n_all, n_kept;     // n: number of layers; n_all, n_kept: experts of each layer before
+                              // and after
+    bool known;               // true: `kept` is final; false: `kept` has the first n_kept experts,
+                              // which gives the right sizes
     const char **dropped; // own [n_dropped]: views of the names of the tensors that are removed
     int n_dropped;
     struct osh_kept_rows *rows; // own: rows of routers that stay
@@ -26,8 +27,8 @@ struct osh_experts {
 /* Removes the experts. Needs recipe and graph; may replace the graph. If opt->measure is set, no
  * expert is removed. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to the number of experts that each decoder layer has left, -1: all; *out NULL:
- * the recipe removes none. */
+/* Sets *out (own) to the number of remaining experts of each decoder layer; -1: all. *out NULL: the
+ * recipe removes no expert. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
 /* Prints the numbers of the remaining experts of each layer: a map of lists that is valid YAML and

@@ -8,11 +8,11 @@
 typedef struct found { // one mapping for one layer that gives factors
     const osh_modifier *m;
     int modifier, smooth;  // modifier: index in the recipe; smooth: module that gives factors
-    int *takes, n_takes;   // own: modules that take factors
+    int *takes, n_takes;   // own: modules that take the factors
     /* Lists that are made once, so that not every mapping searches the whole model: */
-    osh_span *inside;      // own [modules]: a range of modules that contains all modules inside of
-                           // it
-    int *n_users;          // own [tensors]: number of nodes that have it as a weight
+    osh_span *inside;      // own [modules]: a span of modules that contains all modules inside of
+                           // the module
+    int *n_users;          // own [tensors]: number of nodes that use the tensor as a weight
     bool *hits;            // own [modules]: true for matches inside the current module
 } found;
 
@@ -70,8 +70,8 @@ static bool passes_on(const osh_node *n, int value)
            a->n_heads == a->n_kv_heads;
 }
 
-/* Checks that every reader of the value takes the factors or passes them on. reached [n_takes]: set
- * to true for the takers that were found. */
+/* Checks that every reader of the value takes the factors or passes them on. Sets reached [n_takes]
+ * to true for the modules of f->takes that were found. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -241,8 +241,8 @@ done:
     return rc;
 }
 
-/* Sets *all to true if all layers of the mapping are ignored. Only then LLM Compressor skips a
- * mapping. */
+/* Sets *all to true if all layers of the mapping are ignored. LLM Compressor skips a mapping only
+ * in this case. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -322,7 +322,7 @@ done:
 }
 
 /* Finds the balance layers of a smooth layer: they are in the smallest module around it that has a
- * match for each target. That module may not contain another smooth layer. */
+ * match for each target. This module must not contain another smooth layer. */
 static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
 {
@@ -414,8 +414,8 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* True if only Linears, but no routers, read the output of the module. They are added to
- * f->takes. */
+/* True if all readers of the module's output are Linears and none is a router. The Linears are
+ * added to f->takes. */
 static bool only_linears(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -431,8 +431,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     return f->n_takes > 0;
 }
 
-/* True for a Linear of a layer whose output reaches exactly one Linear, through nodes that pass
- * factors on. That Linear is added to f->takes. */
+/* True for a Linear of a layer whose output reaches exactly one other Linear, through nodes that
+ * pass factors on. The other Linear is added to f->takes. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;

@@ -20,7 +20,7 @@ typedef struct builder {
 } builder;
 enum { BESIDE = -2 };
 
-/* Adds an entry. Takes ownership of `name`. `like` has its dtype and shape. */
+/* Adds an entry with the dtype and shape of `like`. Takes ownership of `name`. */
 static osh_status manifest_push(osh_ctx *cx, osh_manifest *p, const builder *b, char *name,
                                 const osh_st_entry *like, osh_out_tensor info)
 {
@@ -93,8 +93,8 @@ static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
         *name = h.name;
 }
 
-/* Gives a tied head that stays dense the embedding's weight as its own, if the embedding is
- * quantized. */
+/* If the embedding is quantized and the tied head stays dense, adds the embedding's dense weight as
+ * a tensor of the head. */
 static osh_status manifest_keep_head(osh_ctx *cx, osh_manifest *p, const builder *b)
 {
     osh_status rc = OSH_OK;
@@ -179,8 +179,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the stored tensors that it is made of
-                                                            // are copied
+        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the tensors that the source stores
+                                                            // for it are copied
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
             OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));
@@ -223,7 +223,7 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns modules to shards in order: a module that does not fit opens the next shard. Returns the
+/* Assigns modules to shards in order: a module that does not fit begins a new shard. Returns the
  * number of shards. */
 static int assign_shards(osh_manifest *p)
 {
@@ -318,7 +318,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* The tensor is computed, or is the weight of an untied head. */
+        /* Not a copy: the tensor is computed, or is the weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);

@@ -5,8 +5,9 @@
 #include "rewrite/rewrites.h"
 
 typedef struct osh_out_tensor {
-    int64_t source;   // tensor of the source that is copied; -1: it is no copy
-    int linear, leaf; // if it is no copy: the Linear, and the index of the tensor in its format
+    int64_t source;   // source tensor of which the output tensor is a copy; -1: it is not a copy
+    int linear, leaf; // if not a copy: the Linear, and the index of the tensor in the Linear's
+                      // format
     int shard;
 } osh_out_tensor;
 
@@ -43,7 +44,7 @@ static inline bool osh_is_tuned(const osh_manifest *p, int64_t tensor)
     return p->tuned && p->tuned[tensor];
 }
 typedef enum { OSH_FATE_NONE, OSH_FATE_COPIED, OSH_FATE_CHANGED, OSH_FATE_QUANTIZED } osh_fate;
-/* Finds what happens to each source tensor. A tensor for which there is not exactly one answer is
- * an error of the plan. *out: own [ck->n_tensors]. */
+/* Finds what happens to each source tensor. Fails if nothing, or more than one thing, happens to a
+ * tensor. *out: own [ck->n_tensors]. */
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p);
 #endif

@@ -15,7 +15,7 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns a tensor [n, n] for this group and position, of any module. -1: there is none. */
+/* Returns a tensor [n, n] of any module for this group and position. -1: there is none. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -210,7 +210,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // give
     }
-    rc = osh_graph_insert(cx, g, list, o->n_turns); // frees the insertions that it has not used
+    rc = osh_graph_insert(cx, g, list, o->n_turns); // also frees the unused insertions
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);
     osh_free(cx, list);

@@ -1,16 +1,17 @@
-/* online.h - finds, from transform_config (quant/transform.h), the nodes of a graph before and
- * after which rotations act while the model runs. It is used for a recipe that is planned and for
- * an output that is evaluated. */
+/* online.h - finds the nodes of a graph whose inputs or outputs are rotated while the model runs,
+ * from transform_config (quant/transform.h). Used for the recipe of a plan, and for an output that
+ * is evaluated. */
 #ifndef OSH_ONLINE_H
 #define OSH_ONLINE_H
 #include "graph/graph.h"
 #include "quant/transform.h"
 
-typedef struct osh_online_matrix { // matrix for a group, a position and a size; modules share it
+typedef struct osh_online_matrix { // matrix that all modules with the same group, position and size
+                                   // share
     int group;
     osh_q_place at;
-    char *name;       // own: name of the tensor that has the matrix, of the first module:
-                      // "model.layers.0.mlp.down_proj.R4_input.weight"
+    char *name;       // own: name of the tensor with the matrix, which belongs to the first of the
+                      // modules: "model.layers.0.mlp.down_proj.R4_input.weight"
     osh_rotation r;   // own; r.n is 0 if a tensor has the matrix
     int64_t n, tensor; // tensor: index in the checkpoint; -1: none, or not needed
 } osh_online_matrix;

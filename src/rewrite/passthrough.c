@@ -1,4 +1,4 @@
-/* passthrough.c - finds the values that use the range of another value. */
+/* passthrough.c - finds the values that use the range of another value, their source. */
 #include "rewrite/passthrough.h"
 
 #include <string.h>
@@ -81,7 +81,7 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* A source has other heads, or no heads. */
+    /* The source may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

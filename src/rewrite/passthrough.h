@@ -1,17 +1,18 @@
-/* passthrough.h - finds values that use the range of another value (--calib-passthrough), because
- * an op that keeps ranges (osh_op.passes) computes them from it. A static input, or a cache with
- * one scale for all heads, uses the range of this source. The source is observed in the same
- * subgraph; if it is in another subgraph, the value itself is observed. */
+/* passthrough.h - finds values that use the range of another value, their source
+ * (--calib-passthrough): an op that keeps ranges (osh_op.passes) computes the value from the
+ * source. A static input, or keys and values with one scale for all heads, may use the range of
+ * their source. The source must be observed in the same subgraph; otherwise the value itself is
+ * observed. */
 #ifndef OSH_PASSTHROUGH_H
 #define OSH_PASSTHROUGH_H
 #include "rewrite/rewrites.h"
 
-typedef struct osh_inherit { // a range that is taken from another value
+typedef struct osh_inherit { // a value that uses the range of its source
     int linear;
     int k;           // index below OSH_RANGED
-    int value, from; // value: not observed; from: observed instead of it
+    int value, from; // `value` is not observed; its source `from` is observed instead
 } osh_inherit;
-/* Requires that Linears have their subgraphs. */
+/* Sets p->inherits. Called after Linears are assigned to subgraphs. */
 osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *match,
                                 const osh_partition *parts);
 #endif

@@ -8,12 +8,12 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // its graph is replaced if the head is untied
+    osh_inputs *in;  // in->graph is replaced if the head is untied
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [values]: true for the residual stream
-    int *normed;    // own [values]: for a normed value of the residual stream the node of the norm;
-                    // else -1
+    int *normed;    // own [values]: if the value is the output of a norm of the residual stream:
+                    // node of the norm; else -1
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
     const osh_rotation *r1, *r2; // views; NULL: not in the recipe
 } turning;
@@ -152,7 +152,7 @@ done:
 }
 
 /* Registers the changes in LLM Compressor's order: embeddings, norms, R1 of the Linears that write
- * to the stream, R1 of those that read it. */
+ * to the stream, R1 of the Linears that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -253,8 +253,8 @@ done:
 
 /* ---- checks and preparation ---- */
 
-/* Refuses weights that no node of the graph uses, because they may also read the stream: heads for
- * more tokens, towers. */
+/* Refuses weights that no node of the graph uses, such as heads for more tokens and towers, because
+ * their modules may also read the stream. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
@@ -279,9 +279,9 @@ done:
     return rc;
 }
 
-/* Gives a head that reads the embedding's weight a weight of its own, under its own name. If the
- * config ties the head although it has a tensor of its own, this tensor is used and must be in the
- * output. */
+/* Gives a head that uses the embedding's weight a weight of its own, with its own name. If the
+ * config ties the head although the source stores a tensor for it, that tensor is used and must be
+ * in the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;

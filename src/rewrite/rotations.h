@@ -2,17 +2,17 @@
  * allows it. All changes are known before a weight is read: io/ckpt_changes.c changes each weight
  * when it is read.
  *
- *   R1, M of the residual stream h, which becomes h M:
+ *   R1, a matrix M; the residual stream h becomes h M:
  *     embed_tokens E -> E M     norm: its weight g -> 1
  *     readers of the norm, also the head: W -> (W diag(g)) M
  *     o_proj, down_proj, which are added to h: W -> M^T W, bias b -> M^T b
- *   R2, of each head's values v: v_proj W -> M^T W, b -> M^T b      o_proj W -> W M
- *   R3, of each head's queries and keys after rope, while the model runs:
+ *   R2, for the values v of each head: v_proj W -> M^T W, b -> M^T b      o_proj W -> W M
+ *   R3, for the queries q and keys k of each head after rope, while the model runs:
  *     q -> q M, k -> k M; q k^T is unchanged
  *
- * A norm without its weight is the same for h and h M, so only its weight is moved to the readers.
- * A tied head gets a weight of its own. Any other reader or writer of h is an error with its name.
- * */
+ * A norm without a weight is the same for h and h M, so the weight of the norm is moved into its
+ * readers. A tied head gets a weight of its own. Any other reader or writer of h is an
+ * error that names the module. */
 #ifndef OSH_ROTATIONS_H
 #define OSH_ROTATIONS_H
 #include "rewrite/online.h"
@@ -22,10 +22,10 @@ struct osh_rotated {
     osh_rotation *of; // own: R1 and R2, if the recipe has them
     const char *names[2];
     int n;
-    int n_weights;    // number of weights that these change
+    int n_weights;    // number of weights that R1 and R2 change
     osh_q_transforms transforms; // own: transform_config of the rotations that act while the model
                                  // runs; empty if there are none
-    osh_online online;           // own: these rotations in the graph
+    osh_online online;           // own: the rotations of `transforms` in the graph
     bool untied;      // the head was tied in the source
 };
 /* Needs recipe and graph; may replace the graph. */

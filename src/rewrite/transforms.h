@@ -1,5 +1,5 @@
 /* transforms.h - makes the transform_config of a recipe's rotations and finds the nodes where
- * rotations act while the model runs. A part of rotations.c. */
+ * rotations act while the model runs. Called by rotations.c. */
 #ifndef OSH_PLAN_TRANSFORMS_H
 #define OSH_PLAN_TRANSFORMS_H
 #include "modifiers/rotate.h"

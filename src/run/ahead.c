@@ -11,7 +11,7 @@ struct osh_ahead {
     const osh_budget *p; // view
     int *todo;         // own: Linears to read
     int n, taken;
-    osh_ctx *cx;       // own: of the thread
+    osh_ctx *cx;       // own: context of the thread
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;

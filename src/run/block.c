@@ -1,6 +1,6 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h)
  * instead of solving them. If an earlier run was killed before it had written all Linears of a
- * block, all of them are learned again, with the same result. */
+ * block, all Linears of the block are learned again, with the same result. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -60,8 +60,8 @@ done:
 }
 
 /* Turns the learned state of Linear k into codes and scales, and emits them. Restores the original
- * weight in memory, which is needed for the error, and then replaces it by the quantized one if
- * s->in_memory is set. */
+ * weight in memory, because the error is computed from it. Then replaces it by the quantized weight
+ * if s->in_memory is set. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

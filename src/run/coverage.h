@@ -21,8 +21,8 @@ typedef struct osh_coverage {
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);
 void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
 /* Counts the tokens of a batch if `value` is a route; x [N, E] is on the host or on the GPU.
- * Batches must come in their order; a batch that was counted before is not counted again. Does
- * nothing if c is NULL. */
+ * Batches must be passed in order; a batch that was already counted is ignored. Does nothing if c
+ * is NULL. */
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
                              const osh_batch *b);
 #endif

@@ -10,7 +10,8 @@
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // pipeline datafree: each Linear is a step; else all of them are one step
+    bool all_of_it;   // pipeline datafree: each Linear is a step of the progress; else all Linears
+                      // are one step
     double work, all; // sums of osh_cost_of_linear: of Linears that are done, and of all
 } progress;
 
@@ -73,7 +74,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) // + 1 for the output
+    if (now.all_of_it) // + 1: sealing the output is a step
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));

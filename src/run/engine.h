@@ -22,12 +22,12 @@ typedef struct osh_engine {
     bool *in_memory;        // own [linears]: true if w has the solved weight
     bool *next;             // own [weights]: true for weights that the next visit loads first
     int64_t *copy_at;       // own [weights]: output tensor that is a copy of the weight, or -1
-    size_t missed;          // value of osh_arena_missed when the loop began
+    size_t missed;          // value of osh_arena_missed before the first visit
     const osh_step *step;   // view: step of the current pass
     int index;              // index of the visit
-    int v0, v1;             // values of its range
-    bool began;             // the visit has loaded its first weights
-    bool last;              // no later pass of the visit computes the same values again
+    int v0, v1;             // [v0, v1) contains the values of the visit's range
+    bool began;             // true: the visit has loaded its first weights
+    bool last;              // true: no later pass of the visit computes the same values again
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)

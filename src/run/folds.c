@@ -77,8 +77,8 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        if (b->first_sample < s->channels->next) continue; // the pass of an earlier segment has
-                                                           // added it
+        if (b->first_sample < s->channels->next) continue; // the batch was already added in the
+                                                           // pass of an earlier segment
         osh_op_args a = {.in = {x}, .seqs = &b->seqs};
         OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
         s->n_tokens += x->shape[0];
@@ -92,7 +92,7 @@ done:
 
 typedef struct piece_work {
     const osh_budget *p;
-    const osh_tensor *w;  // view; NULL: it is read from the checkpoint
+    const osh_tensor *w;  // view; NULL: the weight is read from the checkpoint
     int64_t tensor, I, n; // I: columns; n: elements
     int64_t piece;        // elements of a chunk: whole rows if one row fits
     float *most;          // view: [threads, I]
@@ -240,8 +240,8 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Finds the factors with the smallest error. First divides the sums of |x| by the number of
- * tokens, and doubles X^T X below the diagonal. */
+/* Finds the factors with the smallest error. First divides the sums of |x| by the number of tokens,
+ * and multiplies X^T X below the diagonal by 2. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -311,7 +311,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // a search takes time, so it counts as a part of the solve
+    if (all > 0) // a search takes time, so it is shown as a part of the solve
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {

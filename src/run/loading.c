@@ -28,7 +28,7 @@ bool osh_engine_folded(const void *user, const osh_range *r)
 }
 
 typedef struct
-    first_look { // finds, in a walk without work, the weights that a visit loads first
+    first_look { // finds the weights that a visit loads first, in a walk that does nothing else
     const osh_engine *e;
     bool *want, seen; // want: view [weights]; seen: the first load was found
 } first_look;
@@ -103,8 +103,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: the weight was loaded earlier
-    /* A weight with folded factors is copied after its change. */
+    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: the weight was already loaded
+    /* A weight with folded factors is copied to the output after the fold. */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -127,7 +127,7 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     const osh_linear *l = &e->p->match->linears[linear];
     osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
     osh_tensor *bias =
-        l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view.
+        l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view
     e->in_memory[linear] = true;
     if (!w->device) {
         OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));
@@ -142,7 +142,7 @@ done:
     return rc;
 }
 
-/* Loads the weight from the output if an earlier traversal has solved its Linear. */
+/* Loads the weight from the output if an earlier traversal has solved the Linear. */
 static osh_status engine_load_as_left(osh_ctx *cx, osh_engine *e, int weight)
 {
     osh_status rc = OSH_OK;
@@ -158,8 +158,8 @@ typedef struct reading { // state while the weights of a range are read
     int w0;
 } reading;
 
-/* Reads a weight that is stored in the form in which it is used and is not in memory.
- * engine_load_weight loads all others. */
+/* Reads a weight that is not in memory and that the checkpoint stores unchanged. engine_load_weight
+ * loads all other weights. */
 static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const reading *j = user;
@@ -190,7 +190,7 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // later, e->prefetch belongs to the next visit
+    if (!e->began) { // after this, e->prefetch belongs to the next visit
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

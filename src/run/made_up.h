@@ -1,4 +1,5 @@
-/* made_up.h - makes values for a visit that runs alone, instead of those from earlier visits. */
+/* made_up.h - makes random values for a visit that runs alone, in place of the values that earlier
+ * visits would compute. */
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
 #include "schedule/visit.h"

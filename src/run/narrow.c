@@ -1,5 +1,5 @@
-/* narrow.c - rounds values to F16 on all threads. Values that are too large are an error: a value
- * that is silently clipped could change the chosen range. */
+/* narrow.c - rounds values to F16 on all threads. A value that is too large for F16 is an error,
+ * because clipping it could change the chosen range. */
 #include "run/narrow.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  *
  * left, finished: work; spent: seconds; prior = trusted (left + finished). The formula assumes that
  * the work left in a phase is done at the speed of that phase so far. For a phase with little
- * finished work it mixes this speed with that of all phases together. */
+ * finished work, the formula mixes this speed with the speed of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
     if (phase_is_pass(phase)) {
         bool brief =
-            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short: uses all
-                                                      // passes
+            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short, so the
+                                                      // speed is taken over all passes
         pace->tokens_per_s =
             brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
         pace->n_ring = 0;
@@ -62,7 +62,7 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     pace->tokens += n_tokens;
     double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
-    int drop = 0; // number of steps that are older than the window, without the last of them
+    int drop = 0; // number of steps to drop: all that are older than the window except the newest
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
     if (pace->n_ring - drop == N) drop++;
     memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);

@@ -4,23 +4,22 @@
 #include "budget/cost.h"
 #include "budget/budget.h"
 
-/* The position of a run and the speed of each phase so far. All work before the current phase in
- * the order of the run counts as finished, whether this run or an earlier run has done it or it was
- * skipped. */
+/* The position of a run and the speed of each phase so far. All work before the current phase
+ * counts as finished, even if an earlier run has done it or it was skipped. */
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
     double behind[OSH_N_PHASES];   // work of the subgraphs after the current one
     double at[OSH_N_PHASES];       // finished fraction of each phase of the current subgraph
     double spent[OSH_N_PHASES];    // seconds spent in each phase
-    double finished[OSH_N_PHASES]; // work that was done in these seconds
+    double finished[OSH_N_PHASES]; // work that was done in the seconds of `spent`
     osh_phase phase;               // the current phase
     int subgraph;                  // the current subgraph; -1: none yet
     bool inside;
     double begun, ended; // osh_now; the time between two phases (loading) counts for the second one
     double entered;      // osh_now at the beginning of the phase
-    double share, fraction;          // share: part of the phase that has begun; fraction: finished
-                                     // part of this share
+    double share, fraction;          // share: part of the phase that was begun last; fraction:
+                                     // finished part of this share
     double pass_clock;               // seconds spent inside passes
     struct { double clock; int64_t tokens; } ring[32]; // last steps of the current pass
     int n_ring;

@@ -1,5 +1,5 @@
-/* prefetch.c - reads the weights of the next visit on one thread. One is enough, because the file
- * system itself reads in advance. */
+/* prefetch.c - reads the weights of the next visit on one thread. One thread is enough, because the
+ * file system also reads in advance. */
 #include "run/prefetch.h"
 
 #include <pthread.h>
@@ -12,12 +12,12 @@
 #include "schedule/visit.h"
 
 struct osh_prefetch {
-    osh_ctx *cx;              // own: of the thread
+    osh_ctx *cx;              // own: context of the thread
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
     int w0, w1;               // range of the visit's weights
     bool *want;               // own [w1 - w0]
-    osh_weights *w;           // own: host: weights that were read; w: their blocks on the device
+    osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the device
     osh_device *device;       // view; NULL: there are no blocks on a device
     pthread_t thread;
     bool running;
@@ -74,7 +74,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
                                  e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // the visit itself has memory for them
+    osh_error_clear(cx); // the visit has memory for the weights and loads them
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }

@@ -66,8 +66,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns the k-th range of a Linear. NULL: it is not observed. Linears share a range if they have
- * the same input, because it is freed when the Linears of one input are solved. */
+/* Returns the k-th range of a Linear. NULL: the range is not observed. Only Linears with the same
+ * input share a range, because a range is freed when the Linears of one input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -123,7 +123,7 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, rows)); // also for a sample that was not kept
+        OSH_TRY(osh_narrow(cx, &narrow, rows)); // rounds also a sample that was not kept
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
 done:
@@ -202,8 +202,8 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored; the runtime computes those
-                                     // of the groups
+    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored; the runtime computes the
+                                     // scales of groups
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
             osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);

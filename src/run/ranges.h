@@ -1,8 +1,8 @@
-/* ranges.h - observes the ranges of values that give static scales (osh_linear.ranged): inputs
- * and outputs of Linears, keys, values and queries. The range of each sample is collected
- * (osh_stat_sample_ranges). When all samples are complete, they update an observer in order.
- * Some observers look at each sample twice. Linears that read one value in the same way share
- * its range. */
+/* ranges.h - observes the ranges of values that give static scales (osh_linear.ranged): inputs and
+ * outputs of Linears, keys, values and queries. The range of each sample is collected
+ * (osh_stat_sample_ranges). When the ranges of all samples are complete, they update an observer in
+ * the order of the samples. Some observers look at each sample twice. Linears that read the same
+ * value in the same way share its range. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
@@ -15,8 +15,8 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Adds samples of a value, from first_sample on. once: also to observers that look once. again:
- * this is the second look of observers that look twice. */
+/* Adds samples of a value, from first_sample on. once: the samples are also added to observers that
+ * look once. again: this is the second look of observers that look twice. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;
@@ -35,7 +35,7 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
  * no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes osh_linear_job.cache (own): scales and zero points of its cache and output tensors. NULL:
- * the Linear has none. */
+/* Makes osh_linear_job.cache (own): scales and zero points of keys, values, queries and the output
+ * of the Linear. NULL: the Linear has none. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

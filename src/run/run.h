@@ -1,5 +1,5 @@
-/* run.h - the state of a run, and functions that all three pipelines share: progress, solving the
- * Linears of subgraphs, giving results to the emitter. */
+/* run.h - the state of a run, and functions that all three pipelines use for progress, for solving
+ * the Linears of subgraphs, and for passing results to the emitter. */
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
 #include "base/profile.h"
@@ -17,8 +17,8 @@ typedef struct osh_run {
     osh_progress progress;
     bool learning; // the current solve learns codes
     double lost,
-        lost_nearest; // sums over the subgraph's Linears: objective, and objective of rounding to
-                      // nearest
+        lost_nearest; // sums over the subgraph's Linears: objective of the solve, and objective of
+                      // rounding to nearest
     osh_pace pace; // own
     osh_coverage *coverage; // own; NULL: tokens of experts are not counted
     osh_acts *acts; // view: store of values; NULL: there is no loop over subgraphs
@@ -35,7 +35,7 @@ typedef struct osh_run {
  * plan is made. */
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
 /* Begins the estimate of the time, the samples of device memory, and the log file in the output
- * directory if no other one is open. The plan and the emitter must exist. */
+ * directory if no other log file is open. The plan and the emitter must exist. */
 osh_status osh_run_start(osh_ctx *cx, osh_run *r);
 /* Begins the estimate of the time anew after r->budget was set to that of another traversal. */
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r);
@@ -52,7 +52,7 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress shows. */
 void osh_run_no_error(osh_run *r);
-/* Called before a subgraph begins: writes the checkpoints of stages that begin here. */
+/* Called before a subgraph begins: writes the records of stages that begin with this subgraph. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
 /* Called when a subgraph is complete: shows its line and writes its checkpoints. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
@@ -61,10 +61,10 @@ typedef struct osh_solving { // subgraphs with complete statistics
     int first, n;     // first subgraph; number of subgraphs
     osh_stats *stats; // view
     osh_weights *w;   // view
-    bool apart;       // small Linears are solved on several threads at once; the plan has memory
-                      // for it
-    bool *in_memory;  // view [linears]: set to true when w has the solved weight; NULL: w does not
-                      // change
+    bool apart;       // small Linears are solved on several threads at once, for which the plan has
+                      // memory
+    bool *in_memory;  // view [linears]: set to true when `w` has the solved weight; NULL: `w` does
+                      // not change
 } osh_solving;
 
 /* Compresses and emits every Linear of the subgraphs that has open statistics and is not done. */
@@ -85,10 +85,11 @@ void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
 bool osh_run_solved(const osh_run *r, int first, int n);
 /* sequential.c: runs the pipelines sequential and basic. */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);
-/* Runs one visit with random activations. Everything else is as in a run, so the memory is the
- * same. */
+/* Runs one visit with random activations. Everything else is done as in a run, so the visit needs
+ * the same memory. */
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
-/* tune.c: tunes the finished output. Called after every solve and every copy. */
+/* tune.c: tunes codes, scales and norms of the finished output. Called after every solve and every
+ * copy. */
 osh_status osh_run_tune(osh_ctx *cx, osh_run *r);
 /* datafree.c: rounds every Linear that is not done. */
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);

@@ -5,8 +5,8 @@
  *        -> propagate through the changed weights -> release
  *
  * Between the steps the store has exactly the values that a later step reads. The pipeline `basic`
- * is the same loop with the whole graph as one subgraph: it loads everything, collects all
- * statistics at once, and propagates nothing. */
+ * is the same loop with the whole graph as one subgraph: it loads all weights, collects all
+ * statistics in one pass, and propagates no values. */
 #include <string.h>
 
 #include "graph/picked.h"
@@ -104,7 +104,7 @@ static int64_t visit_number(const osh_budget *p, int visit)
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
-/* Returns the stage (osh_acts_stage) of the values that a visit stores. last: true for the values
+/* Returns the stage (osh_acts_stage) of the values that a visit stores. `last`: true for the values
  * that later visits read. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
@@ -115,9 +115,8 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    bool last = e->last || p->in->graph->values[value].quantized >= 0; // a value of the original
-                                                                       // model is computed only
-                                                                       // once
+    bool last = e->last || p->in->graph->values[value].quantized >= 0; // the original model is
+                                                                       // computed in one pass only
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
@@ -138,7 +137,8 @@ done:
     return rc;
 }
 
-/* Requests the values of the next batches after k that were not requested yet. */
+/* Asks the store to read the values of the next batches after k in advance, if they were not
+ * requested yet. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
@@ -201,7 +201,8 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // the next stored value may use the same memory
+        osh_acts_forget(cx, e->acts, v, first, n); // the store may reuse the memory for the next
+                                                   // value
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
@@ -361,8 +362,8 @@ static int visit_of_value(const osh_budget *p, int value)
     return v;
 }
 
-/* Sets *start to the visit after the last one whose values an earlier run has left complete on the
- * disk, or to 0. */
+/* Finds the last visit whose values an earlier run has left complete on the disk. Sets *start to
+ * the visit after it, or to 0 if there is none. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
@@ -412,7 +413,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     osh_visitor v = engine_visitor(e); // own: v.lists
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
-    pr->n_steps = all + 1; // + 1 for the output
+    pr->n_steps = all + 1; // + 1: sealing the output is a step
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
@@ -423,7 +424,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
             osh_folds_known(p->schedule, r.first_subgraph, left))
-            break; // an earlier run has done the rest
+            break; // an earlier run has finished all later visits
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;

@@ -44,7 +44,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes it relative to the weight before
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes nmse relative to the weight before
                                                        // pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
@@ -188,7 +188,7 @@ typedef struct group { // Linears that are solved in one call
     osh_call call;        // own
     int first;            // index of the first Linear
     osh_tensor *h, *d;    // views: OSH_SUM_HESSIAN and OSH_SUM_SHIFT of their input
-    osh_tensor *copy[2];  // own: copies of h and d if a later call needs these
+    osh_tensor *copy[2];  // own: copies of h and d if a later call needs h and d
     float *importance;    // own
     pruned x;             // own
     sink to;
@@ -310,10 +310,10 @@ static void solve_group_move(group *to, group *from)
 _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
 typedef struct
-    window { // groups that wait to be solved at once: one per thread, or in one call on the GPU
+    window { // groups that wait to be solved in parallel: one per thread, or in one call on the GPU
     group *of;            // own: [most]
     int n, most;
-    int64_t all, largest; // number of weights of all groups, and of the largest
+    int64_t all, largest; // number of weights of all groups, and of the largest group
     bool on_card;
 } window;
 
@@ -376,7 +376,8 @@ static bool solve_window_has(const window *w, int linear)
     return false;
 }
 
-/* On the GPU: adds the group to those that wait. If these are not alike, they are solved first. */
+/* On the GPU: adds the group to the groups that wait. If they are not similar to it, they are
+ * solved first. */
 static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
 {
     osh_status rc = OSH_OK;
@@ -390,8 +391,7 @@ done:
     return rc;
 }
 
-/* Solves the Linears that belong together with linears[first], or lets them wait for the next
- * ones. */
+/* Makes the group of linears[first], and solves it or adds it to the groups that wait. */
 static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -400,7 +400,7 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
     bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // one group gives work to all threads
+                                  1; // true: one group gives work to all threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -429,8 +429,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                  : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
-    OSH_TRY(osh_emit_wait(cx, r->emitter)); // so that a kill loses the solves of at most one
-                                            // subgraph
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // if the process is killed, the solves of at most one
+                                            // subgraph are lost
     osh_span own = osh_linears_of(p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -451,7 +451,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
-        if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads their solved weights
+        if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads the solved weights of the
+                                                      // waiting groups
         if (block) OSH_TRY(osh_run_block(cx, r, s));
         else OSH_TRY(solve_window_add(cx, &w, r, s, i));
     }

@@ -1,6 +1,6 @@
 /* stats.c - collects Hessians, other sums and input ranges. Sums are collected in groups of samples
- * (ops/stat.h). The CPU adds samples one by one in their order, so the batch size changes no bit. A
- * device adds a batch at once; its batches depend only on the samples of a group. */
+ * (ops/stat.h). The CPU adds samples one by one in order, so the result does not depend on the
+ * batch size. A device adds a batch at once; its batches depend only on the samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -16,12 +16,12 @@
 
 typedef struct sums {     // own: statistics of a value
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // for a device: osh_stat_sample_ranges in its memory
+    osh_tensor *minmax;   // for a device: osh_stat_sample_ranges in device memory
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers to which a value is added: all; in the first look those that look twice; in the second
- * look the same, for kept values. */
+/* Observers to which a value is added. LOOK_ALL: all. LOOK_FIRST: those that look twice, for their
+ * first look. LOOK_KEPT: those that look twice, for their second look at kept values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -31,8 +31,8 @@ struct osh_stats {
     osh_ranges *ranges;   // own
     int first, n;         // first subgraph; number of subgraphs
     bool same;            // osh_pass.same
-    bool *kept, *again;   // own [values]: values that are looked at twice: kept in between;
-                          // computed or read again
+    bool *kept, *again;   // own [values]: true for values that are looked at twice and kept between
+                          // the looks; or computed or read again
     int v0, v1;           // range of the subgraphs' values
     osh_acts *looks;      // own: store of kept values; NULL: none
     look look;            // kind of look at the values that are added now
@@ -49,7 +49,7 @@ static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-/* Aims the arena at the planned address of a statistic. */
+/* Makes the arena allocate its next block at the planned address of a statistic. */
 static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
     int visit = s->plan->in->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
@@ -268,8 +268,8 @@ done:
     return rc;
 }
 
-/* Adds the tokens that are routed to an expert: the rows of x that are not all zeros. They keep
- * their samples. */
+/* Adds the tokens that are routed to an expert: the rows of x that are not all zeros. Each row
+ * stays in its sample. */
 static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_batch *b)
 {
@@ -306,7 +306,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    if (s->same && v->quantized >= 0) value = v->quantized; // both values have the same rows
+    if (s->same && v->quantized >= 0) value = v->quantized; // both models have the same value
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
@@ -336,7 +336,8 @@ done:
     return rc;
 }
 
-/* Does the second look at kept values, sample by sample, and frees their store. */
+/* Observers look at the kept values a second time, sample by sample. Then frees the store of kept
+ * values. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

@@ -13,18 +13,18 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int 
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // view: [graph values]
-/* Opens a store for values that are looked at twice and kept in between (schedule/looks.h), with
- * the samples of `beside`. `dir` is the directory of its files if it is on the disk. Called before
+/* Opens a store for values that are kept between two looks (schedule/looks.h). The store has the
+ * same samples as `beside`; `dir` is the directory of its files if it is on the disk. Called before
  * values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
-/* If `first` is true, the values that are added from now on are for a first look only
+/* If `first` is true, the values that are added from now on are only for the first of two looks
  * (osh_step.first_look). */
 void osh_stats_first_look(osh_stats *s, bool first);
 /* A hook of exec.h. `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
-/* Completes the statistics after all samples were added: does the second look at kept values, and
- * reads the ranges from the device. */
+/* Completes the statistics after all samples were added: observers look at the kept values again,
+ * and ranges are read from the device. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
 osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: there is no
                                                                        // such sum

@@ -14,8 +14,9 @@
 
 /* ---- checkpoints ---- */
 
-/* Writes a record if the checkpoint matches this subgraph. The record has the name of the
- * checkpoint. With a pattern re:, or without a name, it also has the name of the subgraph. */
+/* Writes a record if the checkpoint matches this subgraph. The record contains the name of the
+ * checkpoint. If the checkpoint is a pattern re:, or has no name, the record also contains the name
+ * of the subgraph. */
 static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
 {
     char step[512];
@@ -43,7 +44,7 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* A run that continues an earlier one may begin a stage after its first subgraph. */
+        /* A resumed run may begin a stage after the first subgraph of the stage. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -247,7 +248,7 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // the line then has "took" instead of
+        r->progress.work_done = r->progress.work_total = 1; // the line then shows "took" instead of
                                                             // "left"
     run_show(cx, r);
     r->progress.finished = false;

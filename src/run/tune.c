@@ -1,6 +1,6 @@
 /* tune.c - tunes codes, scales and norms of the finished output with the predictions of the
- * original model (learn/tune.h). The result replaces the output if it is better on rows that are
- * held back. */
+ * original model (learn/tune.h). The tuned tensors replace those of the output if the predictions
+ * on held-back rows are better. */
 #include <math.h>
 
 #include "output/tuned.h"

@@ -1,10 +1,10 @@
 /* batches.c - makes batches of samples that are run through the model together.
  *
  * On a GPU a batch is a run of whole samples of one group (ops/stat.h) in their order. It ends with
- * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. So the shapes of
- * all products, which decide their last bits, depend only on the samples of the group. The host's
- * results do not depend on batches; a batch has --batch-size samples, or a few for each thread, and
- * may have samples of several groups. */
+ * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. The shapes of
+ * matrix products decide the last bits of their results; in this way they depend only on the
+ * samples of the group. Results of the host do not depend on batches; a batch has --batch-size
+ * samples, or a few for each thread, and may have samples of several groups. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
 
@@ -15,8 +15,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: samples per thread; more would not fit in the caches. The widest value of a batch
- * has at most BATCH_BYTES, or THREAD_BYTES per thread if that is more. */
+/* BATCH_LANES: samples per thread; more samples would not fit in the caches. The widest value of a
+ * batch has at most BATCH_BYTES, or THREAD_BYTES per thread if that is more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_schedule *p, int64_t first)
@@ -44,9 +44,9 @@ done:
     return rc;
 }
 
-/* Returns a few samples for each thread, so that no thread waits long for the others. Returns 1 if
- * values are so large that their ops give work to all threads, or if a small batch matters more for
- * memory. */
+/* Returns a size with a few samples for each thread, so that no thread waits long for the others.
+ * Returns 1 if the values of one sample are so large that each op gives work to all threads, or if
+ * a small batch is needed to save memory. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -32,8 +32,8 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns the reason why nothing can learn by block. NULL: there is none. n_users [weights]: number
- * of Linears with this weight. */
+/* Returns the reason why no Linear can learn by block. NULL: there is none. n_users [weights]:
+ * number of Linears with this weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;
@@ -236,7 +236,7 @@ const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of
     return &p->in->recipe->modifiers[p->match->linears[o->linears[0]].modifier];
 }
 
-/* Three products for each step: forward, gradient of the input, gradient of the weight. */
+/* Each step needs three matrix products: forward, gradient of the input, gradient of the weight. */
 double osh_block_flops(const osh_schedule *p, const osh_linear *l)
 {
     const osh_block_rule *rule = block_rule_of(p, l);

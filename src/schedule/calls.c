@@ -4,8 +4,8 @@
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // false if one of them learns in a block,
-                                                         // which learns as a whole
+           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // false if one Linear learns in a block,
+                                                         // and the other does not
 }
 
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)

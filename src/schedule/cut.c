@@ -10,7 +10,7 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the subgraph of a node. Subgraphs have the order of their nodes. */
+/* Returns the subgraph of a node. Subgraphs are in the order of their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
@@ -35,7 +35,8 @@ static bool linear_changes(const osh_schedule *p, const osh_linear *l)
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* changed [nodes]: set for the nodes whose new weights later Linears see. */
+/* Sets changed [nodes] to true for nodes with weights that change before later Linears get inputs
+ * from them. */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -113,17 +114,18 @@ done:
     return rc;
 }
 
-/* Chooses the inputs that are compared with the original model's: those that a modifier needs and
- * that have no solved Linear before them in their subgraph. For others only the value before the
- * solve is known. It still contains the error of the subgraph's input, which the solve of the
- * earlier Linears compensates, so this error would be compensated twice. */
+/* Chooses the inputs that are compared with the inputs in the original model: those that a modifier
+ * needs and that do not depend on a solved Linear of the same subgraph. An input after such a
+ * Linear is known only as it is before the solve. It contains the error of the subgraph's input,
+ * which the solve of the earlier Linear compensates; a comparison would compensate the error
+ * twice. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     bool *changed = NULL, *compared = NULL; // own: [nodes], [linears]
     int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
-                       // changes it
+                       // changes the value
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->match->n_linears);
     OSH_NEW(cx, moves, g->n_values);
@@ -142,8 +144,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // sets it for all Linears with the same
-                                                    // statistic
+    for (int i = 0; i < p->match->n_linears; i++) { // if one Linear is compared, all Linears with
+                                                    // the same statistic are
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))

@@ -5,21 +5,20 @@
  *   ram, disk   pass: count, keep | read the kept values again, measure | solve
  *   recompute   pass that computes only these values: count | pass: measure | solve
  *
- * Inputs of the subgraph, which are in the store anyway, are read from the store again in each
- * mode. All modes see the same values, sample by sample, so no byte of the output depends on the
- * mode. */
+ * Inputs of the subgraph are in the store in every mode, and are read from there again. All modes
+ * see the same values, sample by sample, so no byte of the output depends on the mode. */
 #ifndef OSH_LOOKS_H
 #define OSH_LOOKS_H
 #include "schedule/range.h"
 
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if some observer of the run looks twice
-/* True if observers of this Linear's input, or of a cache that belongs to it, look at `value`
- * twice. */
+/* True if observers of the Linear's input, or of the keys and values before the Linear, look at
+ * `value` twice. */
 bool osh_linear_looks(const osh_schedule *p, const osh_linear *l, int value);
-/* Marks the values that the readers of `values` look at twice: in `kept` those that are kept, in
- * `again` those that are computed or read again. Both are [graph values] or NULL; entries are set
- * to true or left unchanged. Returns true if a value of a marked kind exists. */
+/* Finds the values that the readers of `values` look at twice. Sets kept[v] to true for values that
+ * are kept between the looks, and again[v] for values that are computed or read again. Both lists
+ * are [graph values] or NULL; other entries stay unchanged. Returns true if an entry was set. */
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
                   const bool *values);
 #endif

@@ -27,7 +27,8 @@ bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *
 
 void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    bool whole = s->n == r->n_nodes; // in segments, weights are read from the checkpoint
+    bool whole = s->n == r->n_nodes; // false: the step is a segment, for which weights are read
+                                     // from the checkpoint
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;
              osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;
@@ -47,8 +48,8 @@ static void range_widen(int *first, int *end, int i)
     if (i >= *end) *end = i + 1;
 }
 
-/* Finds the first and the last Linear, value and weight of the range. A model with experts has
- * many, and work on a range must not search all of them. */
+/* Finds the first and the last Linear, value and weight of the range. A model with experts has so
+ * many of each that work on a range must not search all of them. */
 static void range_find_ends(osh_range *r, const osh_schedule *p)
 {
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);

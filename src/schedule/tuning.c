@@ -5,8 +5,8 @@
 
 
 #define MOST_WORK 2e13 // most multiplications and additions for quality best: minutes of work
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: most passes over the rows, least
-                                            // samples
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: largest number of passes over the
+                                            // rows, smallest number of rows
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {

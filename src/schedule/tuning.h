@@ -1,5 +1,5 @@
-/* tuning.h - decides whether codes, scales and norms are tuned after all solves (learn/tune.h), and
- * what memory and work that needs. */
+/* tuning.h - decides whether codes, scales and norms are tuned, that is optimized by gradients
+ * after all solves (learn/tune.h), and counts the work of tuning. */
 #ifndef OSH_PLAN_TUNING_H
 #define OSH_PLAN_TUNING_H
 #include "learn/tune.h"
@@ -10,8 +10,8 @@
  * not tune. Fails if the recipe asks for tuning by name and it is impossible. */
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p);
 double osh_tuning_flops(const osh_schedule *p); // multiplications and additions of tuning
-/* True if the recipe asks for tuning, even if it is not done. */
+/* True if the recipe asks for tuning, even if the model is not tuned. */
 bool osh_tuning_asked(const osh_schedule *p);
-/* Sets p->tuned, because tensors of tuned norms are no copies. */
+/* Sets p->tuned: the tensors of tuned norms, which are not copies of the source. */
 osh_status osh_tuning_kept(osh_ctx *cx, osh_manifest *p);
 #endif

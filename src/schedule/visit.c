@@ -21,16 +21,16 @@ typedef struct walk {
     const osh_graph *g;
     const osh_visitor *v;
     osh_range r;
-    bool plain;   // later subgraphs get inputs from the original weights
-    bool carries; // this pass computes values of the original model; a pass through solved weights
-                  // does not
+    bool plain;   // true: later subgraphs get inputs that are computed with the original weights
+    bool carries; // true: this pass computes values of the original model; never in a pass through
+                  // solved weights
     bool *run;    // own [r.n_nodes]
     bool *routed; // own [r.n_nodes]; used in the pass through the solved weights
-    osh_visit_lists *made; // own; NULL: the visitor has lists
+    osh_visit_lists *made; // own; NULL: the visitor has the lists
     osh_visit_lists *lists; // view: contains the lists below
     int *wanted; // [values] node of the first Linear that needs statistics of the value; -1: none
     int *last;   // own [r.v1 - r.v0]: last node that runs and reads the value; -1: none
-    /* [values]; `shift`: compared with the original model's. */
+    /* [values]; `shift`: true for values that are compared with those of the original model. */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
     bool *look;   // [values] values of first looks
     bool *target; // [values] targets of a block
@@ -96,7 +96,7 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Clears the lists. Only values of the range were marked. */
+/* Clears the lists, in which only values of the range were marked. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; w->lists && i < N_LISTS; i++) walk_clear(w, w->lists->of[i]);
@@ -156,8 +156,8 @@ static void walk_add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
-/* Adds the routes: while statistics are collected, the experts of each token are counted
- * (run/coverage.h). */
+/* Adds the outputs of routers to w->want, because the tokens of each expert are counted while
+ * statistics are collected (run/coverage.h). */
 static void walk_want_routes(walk *w)
 {
     for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
@@ -165,7 +165,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Makes a step whose `in` has the values that its nodes and its statistics need from outside. */
+/* Makes a step. Its `in` marks the values that its nodes and statistics need and that it does not
+ * make. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -181,7 +182,8 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* OF_BOTH: both models have the same values, or one pass computes both. */
+/* The model whose live values a pass computes. OF_BOTH: both models have the same values, or one
+ * pass computes both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)
@@ -194,14 +196,15 @@ static void walk_want_live_out(walk *w, whose which)
     for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
 }
 
-/* Chooses the nodes of the pass through solved weights that run only on the rows of their expert:
- * those whose outputs only their combine reads, which runs too. */
+/* For the pass through solved weights: chooses the nodes that run only on the rows of their expert.
+ * These are nodes whose outputs only the combine of the expert reads, if the combine runs too. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
-/* Sets s->routed for these nodes. The router's weights select the rows. */
+/* Sets s->routed for the nodes that walk_choose_routed has chosen, and adds the output of the
+ * router, which selects the rows, to `in`. */
 static void walk_take_routed(walk *w, osh_step *s)
 {
     s->routed = w->routed + (s->first - w->r.first);
@@ -239,8 +242,8 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first look at values that are looked at twice and not kept, before the pass that adds to
- * all statistics. n 0: the values are inputs. */
+/* Runs the first look at values that are looked at twice and not kept between the looks. The next
+ * pass is the second look and adds to all statistics. n 0: the values are inputs. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -265,7 +268,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* These values have already been read. */
+    /* `over`: no later pass reads the inputs again. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -322,7 +325,9 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // no later step needs them
+    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // the store may free these
+                                                                     // inputs, because no later
+                                                                     // step needs them
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
@@ -430,7 +435,8 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // without nodes: only statistics of inputs
+    osh_step s = walk_make_step(w, first, 0, w->stats); // a step without nodes: it collects only
+                                                        // statistics of inputs
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
@@ -558,7 +564,7 @@ osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const o
     walk w = {.p = p, .g = p->in->graph, .v = v, .r = osh_range_at(p, index)};
     const osh_visit *how = &p->visits[index];
     w.plain = !w.r.observe; // the weights do not change
-    if (v->solved && v->solved(v->user, &w.r, NULL)) { // an earlier run has solved them
+    if (v->solved && v->solved(v->user, &w.r, NULL)) { // an earlier run has solved all Linears
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }

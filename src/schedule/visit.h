@@ -11,12 +11,13 @@
  * If factors are folded into weights (folds.h), a fold pass comes first: load | run the nodes that
  * the giving layers need and observe their outputs | fold. The later steps use the changed weights.
  *
- * If the original model's values are carried (osh_graph_add_original), its nodes run in the first
- * pass through a subgraph, while the weights are the original ones: as far as statistics need them,
- * and in the last pass to the end. A value that is the same in both models is stored once. Until
- * something is solved both models compute the same from it, so only the original's nodes run. If an
- * earlier run has solved all of a subgraph, they run before the weights are replaced by those of
- * the output.
+ * If the original model's values are carried (osh_graph_add_original), nodes of the original model
+ * run in the first pass through a subgraph, while the weights are still the original ones. In all
+ * such passes but the last, only the nodes that statistics need run; in the last pass all run. A
+ * value that is the same in both models is stored once. Until a Linear is solved, both models
+ * compute the same results from such a value, so only the nodes of the original model run. If an
+ * earlier run has solved all Linears of a subgraph, the nodes of the original model run before the
+ * weights are replaced by those of the output.
  *
  * The bytes of the output do not depend on the steps: each statistic is collected from the same
  * values in the same order. */
@@ -24,13 +25,13 @@
 #define OSH_VISIT_H
 #include "schedule/range.h"
 
-/* Marks of values for a walk. The next walk uses them again, because a model with many visits would
- * otherwise make lists of the model's length for each. */
+/* Marks of values for a walk. Later walks reuse the lists, because each has an entry for every
+ * value of the model, and a model can have many visits. */
 typedef struct osh_visit_lists osh_visit_lists;
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g);
 void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);
 
-typedef struct osh_visitor { // a member may be NULL: the walk then skips it
+typedef struct osh_visitor { // a callback may be NULL: the walk then skips this step
     /* Opens the statistics of these input values. */
     osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
     /* Loads the weights that osh_step_wants lists. */
@@ -40,8 +41,8 @@ typedef struct osh_visitor { // a member may be NULL: the walk then skips it
     /* Solves the Linears of the open statistics and closes the statistics. `keep`: the weights in
      * memory must not change. */
     osh_status (*solve)(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep);
-    /* Replaces the original weights in memory of those of these nodes' Linears that are solved by
-     * the weights of the output. */
+    /* Reads the quantized weights of the solved Linears of nodes [first, first + n) from the
+     * output. They replace the original weights in memory. */
     osh_status (*reload)(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
     osh_status (*release)(osh_ctx *cx, void *user, int first, int n);
     /* Drops all values of the store except `keep`. */

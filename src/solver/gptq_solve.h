@@ -39,9 +39,9 @@ typedef struct osh_gptq_solve_args {
     bool packed;          // codes are [O, words] u32 output, with rows packed as in
                           // quant/formats/pack.c
 } osh_gptq_solve_args;
-/* The loss of rounding to nearest is computed for some rows only, because it takes as long as
- * their column loop. Of 768 rows these are 64: rows 0, 12, 24 ..., so that every attention head
- * has some. */
+/* The loss of rounding to nearest is computed for some rows only, because it needs as much time as
+ * the column loop of these rows. Of 768 rows, 64 are judged: rows 0, 12, 24 ..., so that every
+ * attention head has judged rows. */
 enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O)
 {
@@ -64,8 +64,8 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads); // returns the scratch o
 
 /* Makes H [I, I] symmetric from its lower triangle and orders rows and columns by perm (NULL: no
  * change), in place. If the op gptq_factor fails, it has overwritten the lower triangle, but no
- * element above the diagonal: osh_gptq_restore then makes the lower triangle from these again, with
- * diag [I] on the diagonal. In gptq_permute.c. */
+ * element above the diagonal: osh_gptq_restore then makes the lower triangle again from the
+ * elements above the diagonal, with diag [I] on the diagonal. In gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the bytes of scratch

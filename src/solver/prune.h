@@ -14,10 +14,11 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     bool keep;         // weights that are 0 stay 0
     double *loss;      // [O] output: sum over columns of err^2 / 2
 } osh_prune_solve_args;
-/* SparseGPT: in each block of columns the weights with the least w^2 / u^2 become 0. If n is 0, the
- * weights of the block are sorted over all rows, and those up to index O cols sparsity become 0.
- * Else n of each m of a row become 0; they are chosen when the loop reaches the first of the m.
- * Errors are added to later columns as in GPTQ. */
+/* SparseGPT: in each block of columns the weights with the least w^2 / u^2 become 0. If n is 0, all
+ * O cols weights of a block of `cols` columns are sorted by this cost, and those up to index O cols
+ * sparsity (from 0, inclusive) become 0. Else n of each m weights of a row become 0, chosen when
+ * the loop over columns reaches the first of the m. Errors are added to later columns as in
+ * GPTQ. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a); // the reference: plain
                                                                             // loops

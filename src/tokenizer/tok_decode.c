@@ -1,10 +1,11 @@
-/* tok_decode.c - the decoder of a tokenizer.json, as a chain of steps on one token after the other.
+/* tok_decode.c - decodes tokens to text by the decoder of a tokenizer.json. The decoder is a chain
+ * of steps, which runs on one token after the other.
  *
  *   token -> Replace, Strip, Metaspace, WordPiece, BPEDecoder, ByteLevel -> bytes -> characters
  *         -> ByteFallback: the bytes of successive <0xE2> <0x82> <0xAC> are one character
  *
- * A Strip after Fuse works on the begin of the whole text. Bytes that may be the begin of a
- * character wait for the next token. Agrees with tokenizers.Tokenizer.decode. */
+ * A Strip after Fuse works on the beginning of the whole text. Bytes that may begin a character
+ * wait for the next token. The text equals that of tokenizers.Tokenizer.decode. */
 #include <string.h>
 
 #include "tokenizer/detokenizer.h"
@@ -15,8 +16,8 @@ enum { MAX_FILE_BYTES = 512 << 20, MOST_STEPS = 32 };
 typedef enum {
     DECODE_REPLACE,
     DECODE_BYTES,     // ByteFallback
-    DECODE_STRIP,     // Strip before Fuse: each token
-    DECODE_BEGIN,     // Strip after Fuse: the whole text
+    DECODE_STRIP,     // Strip before Fuse: strips each token
+    DECODE_BEGIN,     // Strip after Fuse: strips the whole text
     DECODE_METASPACE,
     DECODE_WORDPIECE,
     DECODE_SUFFIX,    // BPEDecoder
@@ -26,26 +27,27 @@ typedef enum {
 typedef struct decode_step {
     decode_kind kind;
     osh_tok_pattern pattern; // own: REPLACE
-    char *content;           // own: what replaces it; the character of a strip; prefix; suffix
+    char *content; // own: replacement; or the character that a strip removes; or prefix; or suffix
     size_t n_content;
-    int64_t start, stop;     // strips
+    int64_t start, stop;     // strips: most characters to remove at the start and at the end
     bool flag; // METASPACE: the first token loses its spaces; WORDPIECE: clean-up
 } decode_step;
 
 typedef struct word { size_t at; uint32_t n; bool known, special; } word;
 
 struct osh_detokenizer {
-    char *bytes; // own: the tokens, one after the other
+    char *bytes; // own: texts of all tokens, one after the other
     size_t n_bytes, cap_bytes;
     word *words; // own [n_words], by id
     int64_t n_words;
     decode_step steps[MOST_STEPS]; // own
     int n_steps;
-    bool fused, spaced;  // spaced: there is no decoder, and spaces come between tokens
-    bool begun;          // a token has been decoded
-    int64_t stripped;    // characters that a strip of the whole text has removed; -1: it is over
-    bool space_waits;    // SUFFIX: a space comes before the next token
-    osh_buf run;         // own: bytes of ByteFallback
+    bool fused, spaced;  // fused: Fuse is in the chain; spaced: there is no decoder, and a space is
+                         // between two tokens
+    bool begun;          // true after the first token
+    int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: it removes no more
+    bool space_waits;    // SUFFIX: a space must be written before the next token
+    osh_buf run;         // own: bytes that ByteFallback collects
     osh_buf partial;     // own: bytes that may begin a character
     osh_tok_text text, other; // own: scratch
 };
@@ -199,7 +201,7 @@ static const decoder_type decoder_types[] = {
     {"ByteFallback", step_load_bytes},
 };
 
-/* Appends the steps of a decoder; those of a Sequence in order. */
+/* Appends the steps of a decoder. A Sequence has several, in order. */
 static osh_status decoder_load(osh_ctx *cx, osh_detokenizer *d, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -292,7 +294,7 @@ static void texts_swap(osh_detokenizer *d)
     d->other.n = 0;
 }
 
-static void text_drop(osh_tok_text *t, size_t n) // the first n bytes
+static void text_drop(osh_tok_text *t, size_t n) // removes the first n bytes
 {
     memmove(t->s, t->s + n, t->n - n);
     t->n -= n;
@@ -336,7 +338,7 @@ static bool text_ends(const osh_tok_text *t, const decode_step *s)
            !memcmp(t->s + t->n - s->n_content, s->content, s->n_content);
 }
 
-/* tokenizers drops every space of the first token. */
+/* In the first token, the tokenizers library drops the character for a space everywhere. */
 static osh_status decode_metaspace(osh_ctx *cx, osh_detokenizer *d, const decode_step *s)
 {
     osh_tok_pattern p = {.literal = s->content, .n_literal = s->n_content};
@@ -363,7 +365,7 @@ done:
     return rc;
 }
 
-/* The suffix of a word is a space, except at the end of the text. */
+/* Replaces the suffix of a word by a space, except at the end of the text. */
 static osh_status decode_suffix(osh_ctx *cx, osh_detokenizer *d, const decode_step *s)
 {
     osh_status rc = OSH_OK;
@@ -377,7 +379,8 @@ done:
     return rc;
 }
 
-/* A token with a character that stands for no byte stays as it is. */
+/* Turns characters into bytes. A token with a character that is not the code of a byte stays
+ * unchanged. */
 static osh_status decode_byte_level(osh_ctx *cx, osh_detokenizer *d)
 {
     osh_status rc = OSH_OK;
@@ -415,7 +418,8 @@ static void decode_begin(osh_detokenizer *d, const decode_step *s)
 
 static osh_status decode_steps(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int from);
 
-/* Decodes the bytes of ByteFallback before step `next`: UTF-8, or U+FFFD for each byte. */
+/* Decodes the bytes that ByteFallback has collected as UTF-8, or each byte as U+FFFD if they are
+ * invalid. Passes the text to step `next`. */
 static osh_status run_flush(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int next)
 {
     osh_status rc = OSH_OK;
@@ -448,7 +452,8 @@ static bool byte_token(const osh_tok_text *t, char *byte)
     return true;
 }
 
-/* Appends the whole characters of partial and text to out. all: the text ends here. */
+/* Appends the complete characters of `partial` and `text` to out. `all`: the text ends here, so
+ * incomplete characters are appended too. */
 static osh_status bytes_emit(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, bool all)
 {
     osh_status rc = OSH_OK;

@@ -53,7 +53,7 @@ must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-tensors pair joint 'self_attn.q_proj.weight$' '4 3' # nothing is before layer 0
+tensors pair joint 'self_attn.q_proj.weight$' '4 3' # equal only in layer 0, where no solved Linear comes before
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"

@@ -155,7 +155,7 @@ static void test_order(void **)
         for (int64_t i = 0; i < 7; i++) {
             float sum = i == big ? 16777216.f : 1.f;
             x[(size_t)(i < 6 ? i * CHUNK + 77 : 5 * CHUNK + 280)] = sqrtf(sum);
-            want += sum; // in f32, single ones are lost above 2^24
+            want += sum; // in f32, 2^24 + 1 is rounded to 2^24
         }
         long products = osh_play_calls("cublasLtMatmul"), launches = osh_play_launches();
         assert_true(hessian(cx, d, x, 1, ALL, 1)[0] == want);

@@ -4,9 +4,10 @@
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * A row adds -p rowsum(p dp) to the gradient of a sink that has probability p in it. With sinks,
- * samples are computed one after the other, so that the gradient of a sink is summed in their
- * order. */
+ * p are the probabilities and dy is the gradient of the output. slope is the derivative of a score
+ * by the product q k: scale, and with a cap scale (1 - (score / cap)^2). A row in which a sink has
+ * probability p adds -p rowsum(p dp) to the gradient of the sink. With sinks, samples are computed
+ * one after the other, so that the gradient of a sink is summed in their order. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -32,7 +33,7 @@ typedef struct back_room {
     float *k, *v, *dk, *dv;  // [longest, Dh]
     float *q, *dy, *dq;      // [QUERIES, Dh]
     float *p, *ds;           // [QUERIES, padded longest]
-    float *slope;            // [padded longest] scratch for one row
+    float *slope;            // [padded longest] scratch: slope (see above) of the scores of one row
     float scale, cap;        // cap 0: no cap
     int64_t ld;
     float sink;              // score of the head's sink; -INFINITY: no sink
@@ -80,9 +81,9 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
 }
 
 /* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
- * sees keys [first, i]. Sets `slope` to the derivative of the capped score by the product. Returns
- * the probability of the sink: if m is the largest score, p_m = 1 / sum e^(s - m) without the sink
- * and b = e^(sink - m) p_m, it is b / (1 + b), and each p is divided by 1 + b. */
+ * sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score by its product.
+ * Returns the probability of the sink, b / (1 + b): m is the largest score, p_m = 1 / sum e^(s - m)
+ * without the sink, and b = e^(sink - m) p_m. Each p is divided by 1 + b. */
 static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
                                    int64_t n_keys, int64_t first)
 {

@@ -178,10 +178,10 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
  * Hessians. The arena limits how many are computed at a time. Waits for the GPU once. */
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    float *const *h;     // [n] pointers to device memory; the list itself and those below are in
-                         // host memory
+    float *const *h;     // [n] pointers to device memory; this list and the lists below are in host
+                         // memory
     const int32_t *perm; // [n, I] solving order -> column; NULL: the order of the columns
-    const float *diag;   // [n, I] diagonals in solving order; NULL: those of h
+    const float *diag;   // [n, I] diagonals in solving order; NULL: the diagonals of h
     int64_t I;
     int n;
 } osh_gptq_hessians;

@@ -36,8 +36,8 @@ enum { ROUTED_WARP = 64 }; // rows and columns that a warp computes
 typedef struct routed_part { // an expert; all pointers are views of GPU memory
     const void *w[2];    // [O, I]; w[1] is up if there is an activation
     const int32_t *rows; // [n]
-    int64_t first;       // index of its first row, if the rows of all experts follow each other
-    int32_t n, column;   // n: number of rows; column: its column of the router's output
+    int64_t first; // index of the expert's first row, if the rows of all experts follow each other
+    int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
     long long *found;    // index of the first non-finite element of [N, O]; NULL: not searched
 } routed_part;
 

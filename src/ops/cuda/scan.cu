@@ -18,7 +18,7 @@ extern "C" {
 enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: samples of a launch
 
 typedef struct scan_samples {
-    int64_t row[SAMPLES], n[SAMPLES]; // row: first row of each sample; n: its tokens
+    int64_t row[SAMPLES], n[SAMPLES]; // row: first row of each sample; n: tokens of each sample
     int count;
 } scan_samples;
 

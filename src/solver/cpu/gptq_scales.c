@@ -1,7 +1,9 @@
-/* gptq_scales.c - searches scales over tiles of rows. Groups are transposed (panel.h).
+/* gptq_scales.c - searches the scales of a weight, in tiles of rows. Each group of a tile is
+ * transposed first (panel.h).
  *
- * The losses of rows that share a scale are added. A tile has whole blocks of such rows. If all
- * rows share scales (row_block >= O), the losses of the tiles are added in their order. */
+ * The loss of a scale is the sum over the row_block rows that share it. A tile has whole blocks of
+ * row_block rows. If all rows share scales (row_block >= O), the losses of the tiles are added in
+ * the order of the tiles. */
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -9,11 +11,12 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // rows: rows of a tile; across: groups of a row
+    int64_t rows, across; // `rows` of a tile; `across`: number of groups of a row
     bool all;             // all rows share one row of scales
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // own: [tiles, across] if `all`; joined into the first [across]
-    double *sums;         // own: [tiles, across, candidates] if `all`
+    float *lo, *hi;       // own, if `all`: [tiles, across] range of each group; then the first
+                          // [across] get the minimum and the maximum over all tiles
+    double *sums;         // own, if `all`: [tiles, across, candidates] losses
     int pass;             // if `all`: pass 0 finds ranges, pass 1 tries candidates
 } scales_job;
 
@@ -47,7 +50,7 @@ static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *li
     }
 }
 
-/* Sets all ranges to the joint range of the first n rows. */
+/* Sets every lo [rows] to the minimum and every hi [rows] to the maximum over the first n rows. */
 static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
 {
     for (int64_t r = 1; r < n; r++) {
@@ -111,8 +114,7 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // the joint range of
-                                                                              // all rows
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // range over all rows
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }
 
