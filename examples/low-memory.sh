@@ -13,7 +13,7 @@ out=${1:-docs-llama-3m-low}
 job=(--model "$model" --recipe "$here/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 32 --max-seq-length 512)
 
-"$oneshot" plan "${job[@]}" | grep '^needs'
-"$oneshot" plan "${job[@]}" --sequential-targets Linear --mem-opt-level 2 | grep '^needs'
+"$oneshot" plan "${job[@]}" | grep '^memory'
+"$oneshot" plan "${job[@]}" --sequential-targets Linear --mem-opt-level 2 | grep '^memory'
 "$oneshot" "${job[@]}" --sequential-targets Linear --mem-opt-level 2 --output "$out" --overwrite
 "$oneshot" eval --model "$out" --dataset "$model/data/evaluation.txt" --max-seq-length 512 --max-windows 16
