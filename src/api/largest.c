@@ -24,7 +24,7 @@ static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *
     return OSH_OK;
 }
 
-osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p)
+static osh_status largest_find(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
     const osh_schedule *s = &p->schedule;
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE) return largest_linear(cx, out, p);
@@ -46,7 +46,7 @@ osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool js
     osh_largest l;
     cJSON *o = NULL;   // own
     char *text = NULL; // own
-    OSH_TRY(osh_plan_largest(cx, &l, p));
+    OSH_TRY(largest_find(cx, &l, p));
     if (!json) {
         *out = osh_sprintf(cx,
                            "%s: host memory %.1f MB (%.1f MB of it the base), device memory "
@@ -138,7 +138,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_run_watch(cx, &r, &trial));
     OSH_TRY(osh_plan_new(cx, &p, &trial));
     r.plan = p, r.budget = &p->budget;
-    OSH_TRY(osh_plan_largest(cx, &l, p));
+    OSH_TRY(largest_find(cx, &l, p));
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;

@@ -10,7 +10,6 @@ typedef struct osh_largest {
     int64_t host_bytes, device_bytes; // predicted peaks; host_bytes includes the memory that the
                                       // program always needs
 } osh_largest;
-osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p);
 osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
 /* Plans the job, runs the largest subgraph alone, and prints the measured and the predicted peak.
  * Writes only into a directory that it removes. */

@@ -38,8 +38,6 @@ static const osh_card_model models[] = {
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
-const osh_card_model *osh_card_model_at(size_t i) { return i < N_MODELS ? &models[i] : NULL; }
-
 const osh_card_model *osh_card_model_find(const char *name)
 {
     for (size_t i = 0; i < N_MODELS; i++)

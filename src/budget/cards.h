@@ -13,7 +13,6 @@ typedef struct osh_card_model {
     double bf16, tf32, f32, memory, bus;
 } osh_card_model;
 const osh_card_model *osh_card_model_find(const char *name); // NULL: unknown
-const osh_card_model *osh_card_model_at(size_t i);           // NULL: no more models
 
 typedef struct osh_estimate { // seconds, without the time of the disk
     double phase[OSH_N_PHASES]; // observe, solve, propagate; including copies that are not hidden

@@ -122,10 +122,6 @@ void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index)
     s->taken = false;
 }
 
-bool osh_layout_has(const osh_layout *c, osh_layout_kind kind, int64_t index)
-{
-    return c->slots[kind][index].taken;
-}
 int64_t osh_layout_extent(const osh_layout *c) { return (int64_t)osh_arena_extent(c->arena); }
 
 void osh_layout_enter(osh_layout *c, int visit, osh_way way) { c->visit = visit, c->way = way; }

@@ -12,7 +12,6 @@ void osh_layout_free(osh_ctx *cx, osh_layout *c);
  * already exists, or does not exist. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
-bool osh_layout_has(const osh_layout *c, osh_layout_kind kind, int64_t index);
 /* Returns the bytes of the arena up to the end of the last block. */
 int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter assigns the blocks that are allocated from now on to this visit and way. Their

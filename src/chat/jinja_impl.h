@@ -275,7 +275,6 @@ typedef struct osh_jbuiltin {
 bool osh_jarg_given(osh_jv v);
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
 const osh_jbuiltin *osh_jtest_find(osh_jv name);
-const osh_jbuiltin *osh_jmethod_find(osh_jv self, osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);
 void osh_jargs_bind(osh_jrun *r, osh_jargs *a, const osh_jbuiltin *fn, osh_jv list, osh_jv named);
 osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // evaluates object.name

@@ -401,7 +401,7 @@ static const osh_jbuiltin methods[] = {
     {0},
 };
 
-const osh_jbuiltin *osh_jmethod_find(osh_jv self, osh_jv name)
+static const osh_jbuiltin *method_find(osh_jv self, osh_jv name)
 {
     for (const osh_jbuiltin *m = methods; m->name; m++)
         if (m->of >> self.kind & 1 && osh_jv_is(name, m->name)) return m;
@@ -451,7 +451,7 @@ static osh_jv value_attr(osh_jrun *r, osh_jv object, osh_jv name, bool *found)
         *found = true;
         return object.u.macro->def->value;
     }
-    const osh_jbuiltin *m = osh_jmethod_find(object, name);
+    const osh_jbuiltin *m = method_find(object, name);
     if (!m) return osh_jv_none();
     osh_jbound *b = osh_jrun_get(r, sizeof *b);
     if (!b) return osh_jv_none();

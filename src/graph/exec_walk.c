@@ -193,7 +193,7 @@ static bool is_gated(const osh_graph *g, int first)
            osh_gated_takes(g->dtype, g->values[n->in[0]].width, glu->attr);
 }
 
-bool osh_walk_is_gated(const osh_walk *w, int first)
+static bool walk_is_gated(const osh_walk *w, int first)
 {
     const osh_graph *g = w->s.g;
     if (!w->s.joins || w->on_device || first + OSH_GATED_NODES > w->s.first + w->s.n) return false;
@@ -253,7 +253,7 @@ osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, voi
     lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer, lane.s.routed = NULL;
     if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
     for (int i = first; i < end; i++) {
-        if (osh_walk_is_gated(&lane, i)) {
+        if (walk_is_gated(&lane, i)) {
             OSH_TRY(walk_gated(cx, &lane, i));
             i += OSH_GATED_NODES - 1;
         } else if (osh_walk_runs(&lane, i)) {
@@ -297,7 +297,7 @@ static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
             OSH_TRY(walk_mixture(cx, w, i, end));
             continue;
         }
-        if (!w->by_sample && osh_walk_is_gated(w, i)) {
+        if (!w->by_sample && walk_is_gated(w, i)) {
             end = i + OSH_GATED_NODES;
             OSH_TRY(walk_gated(cx, w, i));
             continue;

@@ -65,7 +65,6 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 bool osh_walk_is_routed(const osh_walk *w, int node);
 /* True if the OSH_GATED_NODES nodes of the walk from `first` on run as one. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
-bool osh_walk_is_gated(const osh_walk *w, int first);
 /* Returns which storage output k of a node gets. OF_BATCH: the rows of the sample in a value of the
  * whole batch. OF_INPUT: the tensor of input 0, if this walk made it and no later node reads it (a
  * value that the caller brought may be a view, or may be read later). NEW: a new tensor. */

@@ -23,7 +23,6 @@ typedef struct osh_hub { // settings from the environment
 } osh_hub;
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env);
 void osh_hub_close(osh_ctx *cx, osh_hub *hub);
-bool osh_hub_true(const char *value); // true for 1, on, yes and true, in upper or lower case
 
 typedef enum { OSH_HUB_MODEL, OSH_HUB_DATASET } osh_hub_kind;
 typedef struct osh_hub_name { // "org/name@revision"
@@ -40,10 +39,6 @@ bool osh_hub_file_is_safe(const char *name);
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub,
                        const osh_hub_name *name); // own; NULL: no memory
 
-/* Finds the snapshot of a model in the cache. The caller frees both texts. *dir is NULL if there is
- * no snapshot. *missing lists the files that it lacks; NULL if it lacks none. */
-osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub,
-                        const osh_hub_name *name);
 /* Asks the Hub for the current commit of the revision, downloads the files that the cache lacks,
  * checks them, and points the revision to the commit when all files are complete. *dir is the
  * snapshot; the caller frees it. */

@@ -6,7 +6,8 @@
 #include "base/file.h"
 #include "hub/hub.h"
 
-bool osh_hub_true(const char *value)
+/* True for 1, on, yes and true, in upper or lower case. */
+static bool setting_is_true(const char *value)
 {
     static const char *const words[] = {"1", "on", "yes", "true"};
     for (size_t i = 0; value && i < sizeof words / sizeof *words; i++)
@@ -93,7 +94,7 @@ static osh_status hub_find_token(osh_ctx *cx, char **out, const char *home, osh_
     char *path = NULL, *text = NULL; // own
     size_t n = 0;
     const char *value = env_text(env, "HF_TOKEN"), *named = env_text(env, "HF_TOKEN_PATH");
-    if (osh_hub_true(env("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) goto done;
+    if (setting_is_true(env("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) goto done;
     if (!value) value = env_text(env, "HUGGING_FACE_HUB_TOKEN");
     if (!value) {
         if (named) OSH_TRY(path_expand(cx, &path, named, env));
@@ -129,8 +130,8 @@ osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env)
     const char *offline = env("HF_HUB_OFFLINE");
     OSH_NEW(cx, hub, 1);
     hub->env = env;
-    hub->offline = osh_hub_true(offline ? offline : env("TRANSFORMERS_OFFLINE"));
-    hub->no_links = osh_hub_true(env("HF_HUB_DISABLE_SYMLINKS"));
+    hub->offline = setting_is_true(offline ? offline : env("TRANSFORMERS_OFFLINE"));
+    hub->no_links = setting_is_true(env("HF_HUB_DISABLE_SYMLINKS"));
     if (!cache) cache = env_text(env, "HUGGINGFACE_HUB_CACHE");
     OSH_TRY(hub_find_home(cx, &home, env));
     if (cache) OSH_TRY(path_expand(cx, &hub->cache, cache, env));

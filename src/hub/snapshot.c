@@ -284,8 +284,10 @@ done:
     return rc;
 }
 
-osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub,
-                        const osh_hub_name *name)
+/* Finds the snapshot of a model in the cache. The caller frees both texts. *dir is NULL if there is
+ * no snapshot. *missing lists the files that it lacks; NULL if it lacks none. */
+static osh_status snapshot_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub,
+                                const osh_hub_name *name)
 {
     osh_status rc = OSH_OK;
     char *commit = NULL, *path = NULL;            // own
@@ -318,7 +320,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
         goto done;
     }
     OSH_TRY(osh_hub_open(cx, &hub, env));
-    OSH_TRY(osh_hub_find(cx, &found, &missing, hub, &name));
+    OSH_TRY(snapshot_find(cx, &found, &missing, hub, &name));
     if (!found && hub->offline)
         OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, and the cache %s has no %s at revision %s",
                  model, hub->cache, name.id, name.revision);

@@ -57,5 +57,4 @@ osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, os
                             int64_t n);
 /* Sets *name to a name that two entries have (view), or to NULL. */
 osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n);
-const char *osh_st_twice_of(osh_st_entry **list, int64_t n); // like osh_st_twice; sorts the list
 #endif

@@ -38,7 +38,8 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : by_entry_name(a, b);
 }
 
-const char *osh_st_twice_of(osh_st_entry **list, int64_t n)
+/* Like osh_st_twice; sorts the list. */
+static const char *twice_in_list(osh_st_entry **list, int64_t n)
 {
     if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
     for (int64_t i = 1; i < n; i++)
@@ -61,7 +62,7 @@ osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, i
     osh_status rc = OSH_OK;
     osh_st_entry **list = NULL; // own: pointers to the entries
     OSH_TRY(entry_list(cx, &list, entries, n));
-    *name = osh_st_twice_of(list, n);
+    *name = twice_in_list(list, n);
 done:
     osh_free(cx, list);
     return rc;
@@ -114,7 +115,7 @@ static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, numel, n_bytes;
-    const char *bad = osh_st_twice_of(list, n);
+    const char *bad = twice_in_list(list, n);
 
     if (n) qsort(list, (size_t)n, sizeof *list, by_dtype_and_name);
     for (int64_t i = 0; i < n; i++) {

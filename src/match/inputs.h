@@ -14,7 +14,6 @@ typedef enum {
     OSH_PIPELINE_BASIC,
     OSH_PIPELINE_DATAFREE
 } osh_pipeline_kind;
-const char *osh_pipeline_name(osh_pipeline_kind k);
 
 typedef struct osh_inputs {
     const osh_options *opt;    // view

@@ -194,7 +194,6 @@ static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
     return first > chunk ? first : chunk;
 }
 typedef struct { double beta, original; } osh_position_scale_attr;
-float osh_position_scale(const osh_position_scale_attr *at, int64_t pos); // position_scale.c
 typedef struct {
     char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
     double limit; /* 0: no limit; else gate and up are clamped (glu.c) */

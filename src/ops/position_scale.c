@@ -23,7 +23,8 @@ static const osh_field attrs[] = {
     {0},
 };
 
-float osh_position_scale(const osh_position_scale_attr *at, int64_t pos)
+/* Returns the factor for a token at position `pos`. */
+static float position_scale(const osh_position_scale_attr *at, int64_t pos)
 {
     float turns = floorf(((float)pos + 1) / (float)at->original);
     return (float)osh_math_log(1 + (double)turns) * (float)at->beta + 1;
@@ -38,7 +39,7 @@ static osh_status position_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, i
     float y[PIECE];
     (void)cx, (void)worker;
     for (int64_t r = 0; r < t->n; r++) {
-        float by = osh_position_scale(a->attr, t->pos + r);
+        float by = position_scale(a->attr, t->pos + r);
         for (int64_t at = (t->row + r) * D, end = at + D, m; at < end; at += m) {
             m = osh_min64(PIECE, end - at);
             osh_to_f32(y, osh_elem(x, at), x->dtype, m);
@@ -74,7 +75,7 @@ static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t i = 0; i < seq[s].n * D; i++)
             osh_grad_add(a->din[0], seq[s].row * D + i,
-                         (double)osh_position_scale(a->attr, i / D) * dy[seq[s].row * D + i]);
+                         (double)position_scale(a->attr, i / D) * dy[seq[s].row * D + i]);
 done:
     osh_free(cx, seq);
     return rc;

@@ -182,8 +182,6 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
 /* seal.c: deletes the replaced output. */
 osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
-/* Renames the partial directory to the final name. */
-osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
 
 
 /* origin.c: begins to record checksums of the tensors that are read from the source. */

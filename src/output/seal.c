@@ -182,7 +182,7 @@ done:
 
 /* The journal is removed last. If the final directory has a journal, an earlier step may not be
  * done. */
-osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
+static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME); // own
@@ -253,7 +253,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;
     }
-    OSH_TRY(osh_emit_take_name(cx, e));
+    OSH_TRY(seal_take_name(cx, e));
 done:
     return rc;
 }

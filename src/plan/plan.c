@@ -23,7 +23,7 @@
 #include "schedule/tuning.h"
 #include "quant/source.h"
 
-const char *osh_pipeline_name(osh_pipeline_kind k)
+static const char *pipeline_name(osh_pipeline_kind k)
 {
     static const char *const names[] = {"sequential", "basic", "datafree"};
     return names[k];
@@ -31,7 +31,7 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 
 const char *osh_plan_pipeline(const osh_plan *p)
 {
-    return p->n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
+    return p->n_traversals ? "independent" : pipeline_name(p->in.pipeline);
 }
 
 void osh_plan_join(osh_plan *p)
@@ -189,7 +189,7 @@ static osh_status plan_choose_pipeline(osh_ctx *cx, osh_plan *p)
     if (!wants && p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         osh_log(cx, OSH_LOG_WARN,
                 "the recipe needs no calibration data: running datafree instead of %s",
-                osh_pipeline_name(p->in.pipeline));
+                pipeline_name(p->in.pipeline));
         p->in.pipeline = OSH_PIPELINE_DATAFREE;
     }
     if (wants && !p->in.graph) OSH_TRY(plan_refuse_architecture(cx, p));
@@ -199,7 +199,8 @@ done:
     return rc;
 }
 
-osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in)
+/* Loads the calibration samples. */
+static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
 {
     osh_status rc = OSH_OK;
     const osh_options *o = in->opt;
@@ -319,7 +320,7 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     OSH_TRY(osh_plan_marks(cx, p));
     OSH_TRY(osh_plan_device(cx, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(osh_mem_refused(cx, osh_plan_data(cx, &p->in), opt->host_memory));
+        OSH_TRY(osh_mem_refused(cx, plan_load_data(cx, &p->in), opt->host_memory));
         OSH_TRY(osh_plan_seen(cx, &p->schedule));
         OSH_TRY(osh_plan_batches(cx, &p->schedule,
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));

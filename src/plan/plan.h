@@ -54,8 +54,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p);
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
 /* Parts of osh_plan_new that are in this folder. */
-osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in);  // plan.c: calibration samples
-osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: applies --device
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // place.c: applies --device
 /* Opens the GPU with an arena of the predicted size, or of the budget's size. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -33,8 +33,10 @@ static double piece_loss(const float *x, const double *counts, int64_t n, const 
     return loss;
 }
 
-double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
-                          int power)
+/* Returns the loss of the range [lo, hi]: the sum over bins of the bin's count times the error |c -
+ * dq(c)| of its middle c, to the power of 1 or 2. Scale and zero point are computed in F32. */
+static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
+                             int power)
 {
     osh_q_code code = code_of_range(a, lo, hi);
     float x[PIECE];
@@ -73,7 +75,7 @@ void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, cons
     for (int64_t i = 0; i < n; i++) {
         double l, u, loss;
         o->candidate(&l, &u, h, a, i);
-        loss = losses ? losses[i] : osh_calibrate_loss(h, a, l, u, o->power(a));
+        loss = losses ? losses[i] : histogram_loss(h, a, l, u, o->power(a));
         if (loss < least) least = loss, *lo = l, *hi = u;
     }
 }

@@ -6,10 +6,6 @@
 
 /* Returns the value in the middle of bin i. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
-/* Returns the loss of the range [lo, hi]: the sum over bins of the bin's count times the error |c -
- * dq(c)| of its middle c, to the power of 1 or 2. Scale and zero point are computed in F32. */
-double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
-                          int power);
 /* Returns the mean loss of the values of x, with the observer's power. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 /* Choose the candidate of the observer that has the least loss. The first function computes the

@@ -15,13 +15,6 @@ static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)
     return l->ranged[k] >= 0 && osh_observer_twice(osh_ranged_args(p->match, l, k));
 }
 
-bool osh_linear_looks(const osh_schedule *p, const osh_linear *l, int value)
-{
-    bool any = false;
-    for (int k = 0; k < OSH_RANGED; k++) any |= l->ranged[k] == value && range_looks_twice(p, l, k);
-    return any;
-}
-
 bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
 
 /* True if the value is in the store when the statistics are finished: it is an input of the range,

@@ -13,9 +13,6 @@
 
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if some observer of the run looks twice
-/* True if observers of the Linear's input, or of the keys and values before the Linear, look at
- * `value` twice. */
-bool osh_linear_looks(const osh_schedule *p, const osh_linear *l, int value);
 /* Finds the values that the readers of `values` look at twice. Sets kept[v] to true for values that
  * are kept between the looks, and again[v] for values that are computed or read again. Both lists
  * are [graph values] or NULL; other entries stay unchanged. Returns true if an entry was set. */

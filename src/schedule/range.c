@@ -25,7 +25,9 @@ bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *
     return osh_fold_in(p, f, r->first_subgraph, r->n_subgraphs);
 }
 
-void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
+/* Sets want[w] to true for the weights of the Linears of the range that take factors, if `s` is the
+ * fold pass. They are loaded once for all passes. */
+static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
     bool whole = s->n == r->n_nodes; // false: the step is a segment, for which weights are read
                                      // from the checkpoint
@@ -97,7 +99,7 @@ void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const
         const osh_linear *l = &p->match->linears[i];
         if (osh_wants(p, l) && values[l->input]) want[l->weight] = true;
     }
-    osh_fold_wants(want, p, r, s);
+    fold_wants(want, p, r, s);
 }
 
 size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)

@@ -35,9 +35,6 @@ typedef struct osh_step { // arrays by value of the graph, or by node from `firs
 int osh_observed(const osh_graph *g, bool same, int value);
 /* True if the factors of the fold are computed in this traversal, in this range. */
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);
-/* Sets want[w] to true for the weights of the Linears of the range that take factors, if `s` is the
- * fold pass. They are loaded once for all passes. */
-void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s);
 int osh_n_ranges(const osh_schedule *p);
 osh_range osh_range_at(const osh_schedule *p, int index);
 size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // gross bytes of the statistics

@@ -44,7 +44,8 @@ static int64_t round_to_block(int64_t n)
     return (n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
 }
 
-bool osh_slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
+/* True if the data of a sample begins with a block of the file. */
+static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
 /* One block per sample is enough for rounding up the ends of the data. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
@@ -56,13 +57,13 @@ static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value
 
 static int64_t slot_head_at(const osh_slots *s, int value, int64_t sample)
 {
-    if (osh_slots_in_blocks(s)) return sample * (int64_t)sizeof(head);
+    if (slots_in_blocks(s)) return sample * (int64_t)sizeof(head);
     return (int64_t)osh_slots_rows_bytes(s, value, 0, sample) + sample * (int64_t)sizeof(head);
 }
 
 static int64_t slot_data_at(const osh_slots *s, int value, int64_t sample)
 {
-    if (osh_slots_in_blocks(s)) return slot_block_at(s->g, s->d, value, sample);
+    if (slots_in_blocks(s)) return slot_block_at(s->g, s->d, value, sample);
     return slot_head_at(s, value, sample) + (int64_t)sizeof(head);
 }
 
@@ -121,7 +122,7 @@ static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value,
 
 static uint64_t slot_sum(const osh_slots *s, uint64_t seed, const void *kept, uint64_t n_kept)
 {
-    if (!osh_slots_in_blocks(s)) return XXH3_64bits_withSeed(kept, n_kept, seed);
+    if (!slots_in_blocks(s)) return XXH3_64bits_withSeed(kept, n_kept, seed);
     uint64_t words = osh_wordsum(kept, n_kept);
     return XXH3_64bits_withSeed(&words, sizeof words, seed);
 }
@@ -160,7 +161,7 @@ osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int v
     void *raw = to;
     head h;
     OSH_TRY(osh_file_pread(cx, f->file, &h, sizeof h, slot_head_at(s, value, sample)));
-    if (h.n_bytes > n || (!h.n_bytes && n) || (h.n_bytes < n && osh_slots_in_blocks(s)))
+    if (h.n_bytes > n || (!h.n_bytes && n) || (h.n_bytes < n && slots_in_blocks(s)))
         OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu",
                  osh_file_path(f->file), (long long)sample, name, (unsigned long long)h.n_bytes, n);
     if (h.n_bytes < n) {
@@ -271,7 +272,7 @@ osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int v
 {
     osh_status rc = OSH_OK;
     size_t all = osh_tensor_bytes(t);
-    bool by_card = s->by_card && osh_slots_in_blocks(s);
+    bool by_card = s->by_card && slots_in_blocks(s);
     if (by_card && !f->card) {
         osh_file_use_direct(f->file);
         OSH_TRY(osh_cuda_file_open(cx, &f->card, s->device, f->file));

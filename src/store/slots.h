@@ -37,8 +37,6 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
-bool osh_slots_in_blocks(const osh_slots *s); // true: the data of a sample begins with a block of
-                                              // the file
 /* Returns the bytes of the file of a value. If in_blocks is false: the bytes of samples [first,
  * all) without compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,

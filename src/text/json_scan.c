@@ -230,7 +230,8 @@ static osh_status scan_word(osh_json_scan *s)
                                                 : "the text ends where a value should be");
 }
 
-osh_status osh_json_scan_key(osh_json_scan *s)
+/* Scans a key and its colon. */
+static osh_status scan_key(osh_json_scan *s)
 {
     osh_status rc;
 
@@ -268,7 +269,7 @@ osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to)
 
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to)
 {
-    return scan_to(s, to, osh_json_scan_key);
+    return scan_to(s, to, scan_key);
 }
 
 /* Runs after a complete value: closes the objects and arrays that end here, and stops at the start
@@ -289,7 +290,7 @@ static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
                                                     : "found no ',' or ']' in an array");
         s->at++;
         s->n_commas += *depth == 1;
-        return closer == '}' ? osh_json_scan_key(s) : OSH_OK;
+        return closer == '}' ? scan_key(s) : OSH_OK;
     }
     return OSH_OK;
 }
@@ -310,7 +311,7 @@ osh_status osh_json_scan_value(osh_json_scan *s)
             s->at++;
             osh_json_scan_space(s);
             if (scan_peek(s) != closers[depth - 1]) {
-                if (c == '{') OSH_TRY(osh_json_scan_key(s));
+                if (c == '{') OSH_TRY(scan_key(s));
                 continue;
             }
         } else if (c == '"') {

@@ -40,7 +40,6 @@ void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // s is at the opening quote
 /* Scans a number; s is at its first character. */
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]);
-osh_status osh_json_scan_key(osh_json_scan *s); // scans a key and its colon
 /* Scan a string or a key, and append its content to `to`. The callback `take` is not called. */
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
