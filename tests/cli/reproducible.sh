@@ -11,7 +11,9 @@ run() { # arguments: output, flags
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
 base=$(run base --threads 1)
-for flags in "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--threads 3" "--batch-size 3" "--batch-size 16 --threads 2"; do
+all=("--threads 3" "--batch-size 16 --threads 2" "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--batch-size 3")
+[ -z "$SANITIZED" ] || all=("${all[@]:0:2}") # sanitizers are slow
+for flags in "${all[@]}"; do
     got=$(run "o${flags// /_}" $flags)
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
