@@ -393,8 +393,6 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, &o.opt));
-    if (p->budget.memory.least.host < o.opt.others_host)
-        p->budget.memory.least.host = o.opt.others_host;
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json)
                        : opt->json || opt->verbose ? osh_plan_print(cx, &text, p, opt->json)
                                                    : osh_plan_summary(cx, &text, p));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Returns the whole number at the beginning of a file; -1: there is none. */
 static int64_t number_read(const char *path)
@@ -27,6 +28,11 @@ static int64_t machine_available(void)
         if (!strncmp(line, "MemAvailable:", 13)) kib = strtoll(line + 13, NULL, 10);
     if (f) fclose(f);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
+}
+
+int64_t osh_mem_machine(void)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
 int64_t osh_mem_available(void)

@@ -6,4 +6,5 @@
 /* Returns the bytes that the process can still allocate: MemAvailable of /proc/meminfo, or less if
  * the cgroup of the process allows less. < 0: unknown. */
 int64_t osh_mem_available(void);
+int64_t osh_mem_machine(void); // bytes of memory that the machine has
 #endif

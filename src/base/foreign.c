@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/near.h"
+
 #define COMPRESS "compressing needs no command: want oneshot --model DIR --scheme NAME --output OUT"
 #define ONE_GPU "one GPU is used: want --device cuda or cuda:N"
 #define UPLOAD "nothing is uploaded: want `hf upload ORG/NAME OUT` after the run"
@@ -152,11 +154,7 @@ static const word words[] = {
 
 static bool same_word(const char *a, const char *b)
 {
-    for (; *a && *b; a++, b++) {
-        int x = *a == '-' ? '_' : tolower((unsigned char)*a);
-        int y = *b == '-' ? '_' : tolower((unsigned char)*b);
-        if (x != y) return false;
-    }
+    while (*a && osh_near_letter(*a) == osh_near_letter(*b)) a++, b++;
     return !*a && !*b;
 }
 

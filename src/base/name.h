@@ -27,4 +27,13 @@ static inline const char *osh_path_last(const char *path)
     while (n > 0 && path[n - 1] != '/') n--;
     return path + n;
 }
+
+/* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj".
+ * Returns 0 if the name is not that of an expert. */
+static inline size_t osh_expert_prefix(const char *name)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(name, word), *number = at ? at + sizeof word - 1 : NULL;
+    return at && *number >= '0' && *number <= '9' ? (size_t)(number - 1 - name) : 0;
+}
 #endif

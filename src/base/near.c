@@ -9,7 +9,7 @@
 
 enum { LONGEST = 120, FAR = 1000 };
 
-static char plain_letter(char c)
+char osh_near_letter(char c)
 {
     return c == '-' ? '_' : (char)tolower((unsigned char)c);
 }
@@ -37,13 +37,13 @@ static int name_distance(const char *a, const char *b)
     for (int j = 0; j <= m; j++) rows[0][j] = j;
     for (int i = 1; i <= n; i++) {
         int *now = rows[i % 3], *last = rows[(i + 2) % 3], *older = rows[(i + 1) % 3];
-        char x = plain_letter(a[i - 1]);
+        char x = osh_near_letter(a[i - 1]);
         now[0] = i;
         for (int j = 1; j <= m; j++) {
-            char y = plain_letter(b[j - 1]);
+            char y = osh_near_letter(b[j - 1]);
             now[j] = least_of(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
             bool swapped =
-                i > 1 && j > 1 && x == plain_letter(b[j - 2]) && plain_letter(a[i - 2]) == y;
+                i > 1 && j > 1 && x == osh_near_letter(b[j - 2]) && osh_near_letter(a[i - 2]) == y;
             if (swapped && older[j - 2] + 1 < now[j]) now[j] = older[j - 2] + 1;
         }
     }
@@ -55,7 +55,7 @@ static const char *word_in(const char *name, const char *word)
 {
     for (; *name; name++) {
         size_t k = 0;
-        while (word[k] && plain_letter(word[k]) == plain_letter(name[k])) k++;
+        while (word[k] && osh_near_letter(word[k]) == osh_near_letter(name[k])) k++;
         if (!word[k]) return name;
     }
     return NULL;

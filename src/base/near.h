@@ -10,6 +10,8 @@ typedef struct osh_near {
     char hint[240];
 } osh_near;
 
+/* Returns the letter by which names are compared: '-' equals '_', and case does not matter. */
+char osh_near_letter(char c);
 void osh_near_init(osh_near *n, const char *word);
 /* Compares a known name with the word. The distance counts missing, extra, wrong and swapped
  * letters; '-' equals '_', and case does not matter. A name that begins with the word, or contains

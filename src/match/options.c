@@ -5,6 +5,19 @@
 
 #include <string.h>
 
+/* Rows that several tables have. ROW is that of the table. */
+#define MODELS_DIR_ROW                                                                             \
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
+     .doc = "directory with more architecture templates, beside the built-in ones"}
+#define LOG_LEVEL_ROW                                                                              \
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",         \
+     .doc = "least severe messages on standard error"}
+#define ISA_ROW                                                                                    \
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",                                                  \
+     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",                                         \
+     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes "    \
+            "last bits"}
+
 #define ROW(field) .name = #field, .offset = offsetof(osh_options, field)
 const osh_field osh_option_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .group = "Model",
@@ -13,8 +26,7 @@ const osh_field osh_option_fields[] = {
             "(docs/how-to/hub.md)"},
     {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write", .type = OSH_F_STR,
      .alias = "output_dir", .doc = "directory to write"},
-    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory with more architecture templates, beside the built-in ones"},
+    MODELS_DIR_ROW,
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
      .doc = "largest size of an output file, in decimal units"},
     {ROW(target_bits), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
@@ -136,10 +148,7 @@ const osh_field osh_option_fields[] = {
     {ROW(prefetch), .type = OSH_F_BOOL, .dflt = "true",
      .doc = "reads the weights of the next subgraph while one is computed, as far as the budgets "
             "allow"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
-     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
-            "bits"},
+    ISA_ROW,
     {ROW(scratch_compression), .type = OSH_F_STR, .dflt = "none", .values = "none|zstd",
      .doc = "compression of values in scratch files"},
     {ROW(mem_opt_level), .type = OSH_F_STR, .dflt = "auto", .values = "auto|0|1|2",
@@ -169,8 +178,7 @@ const osh_field osh_option_fields[] = {
     {ROW(log_file), .path = OSH_PATH_LOG, .type = OSH_F_STR,
      .doc = "file to which messages and stages are appended (default: oneshot.log in the output "
             "directory). none: no file"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {ROW(profile), .path = OSH_PATH_PROFILE, .type = OSH_F_STR,
      .doc = "YAML file that gets time, memory and bytes of each stage during the run"},
     {ROW(checkpoint), .type = OSH_F_STRS,
@@ -245,8 +253,7 @@ const osh_field osh_eval_fields[] = {
     {ROW(text_template), .type = OSH_F_STR, .doc = "Jinja template over the row's columns"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
      .doc = "date that chat templates print"},
-    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory with more architecture templates, beside the built-in ones"},
+    MODELS_DIR_ROW,
     {ROW(max_seq_length), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
      .doc = "tokens of a window. 0: the limit of the tokenizer and the model"},
     {ROW(stride), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
@@ -275,8 +282,7 @@ const osh_field osh_eval_fields[] = {
      .doc = "quantizes weights only, not activations"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
      .doc = "form of the progress on standard error"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {0},
 };
 #undef ROW
@@ -302,8 +308,7 @@ const osh_field osh_generate_fields[] = {
      .doc = "token ids separated by commas, instead of a prompt; needs no tokenizer.json"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
      .doc = "date that chat templates print"},
-    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory with more architecture templates, beside the built-in ones"},
+    MODELS_DIR_ROW,
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "memory budget of the whole program; weights that do not fit are read again for each "
             "token. 0: the memory that the machine has left. Changes no result"},
@@ -311,18 +316,14 @@ const osh_field osh_generate_fields[] = {
      .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto", .values = "auto|cpu",
      .doc = "the model runs on the CPU in this version"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
-     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
-            "bits"},
+    ISA_ROW,
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints JSON at the end: ids of the prompt, new ids, text, and the reason for the end"},
     {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "quantizes weights only, not activations"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
      .doc = "form of the progress of the first pass on standard error"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {0},
 };
 #undef ROW
@@ -351,13 +352,11 @@ const osh_field osh_bench_fields[] = {
 const osh_field osh_verify_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of the source checkpoint, to compare every tensor with it"},
-    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory with more architecture templates, beside the built-in ones"},
+    MODELS_DIR_ROW,
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "prints JSON"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {0},
 };
 
@@ -365,18 +364,13 @@ const osh_field osh_verify_fields[] = {
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_check_options, field)
 const osh_field osh_check_fields[] = {
-    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory with more architecture templates, beside the built-in ones"},
+    MODELS_DIR_ROW,
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
-     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
-            "bits"},
+    ISA_ROW,
     {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
      .doc = "form of the progress on standard error"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {0},
 };
 
@@ -398,7 +392,6 @@ const osh_field osh_report_fields[] = {
 const osh_field osh_pull_fields[] = {
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
      .doc = "form of the progress on standard error"},
-    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "least severe messages on standard error"},
+    LOG_LEVEL_ROW,
     {0},
 };

@@ -570,20 +570,13 @@ done:
     return rc;
 }
 
-/* True for "model.layers.0.mlp.experts.3.up_proj". */
-static bool is_of_expert(const char *name)
-{
-    const char *at = strstr(name, ".experts.");
-    return at && at[strlen(".experts.")] >= '0' && at[strlen(".experts.")] <= '9';
-}
-
 /* Warns of experts whose output transformers would not load, or would load wrongly. */
 static void warn_experts(osh_ctx *cx, const osh_matching *p)
 {
     int warned = -1; // scheme of the last warning
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->scheme_index <= warned || !is_of_expert(l->name)) continue;
+        if (l->scheme_index <= warned || !osh_expert_prefix(l->name)) continue;
         const char *fault = osh_q_experts_fault(l->scheme);
         if (fault)
             osh_log(cx, OSH_LOG_WARN,

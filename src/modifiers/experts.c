@@ -12,16 +12,10 @@
 extern const osh_modifier_type osh_modifier_reap;
 
 static const osh_field reap_fields[] = {
-    {.name = "sparsity",
-     .type = OSH_F_FLOAT,
-     .offset = offsetof(osh_reap, sparsity),
-     .dflt = "0",
-     .min = 0,
-     .max = 1,
+    {.name = "sparsity", .type = OSH_F_FLOAT, .offset = offsetof(osh_reap, sparsity), .dflt = "0",
+     .min = 0, .max = 1,
      .doc = "share of the experts that is removed from each layer, above 0 and below 1"},
-    {.name = "report_path",
-     .type = OSH_F_STR,
-     .offset = offsetof(osh_reap, report_path),
+    {.name = "report_path", .type = OSH_F_STR, .offset = offsetof(osh_reap, report_path),
      .path = OSH_PATH_IN_OUTPUT,
      .doc = "name of a .json file in the output that lists the kept experts of each layer"},
     {0},

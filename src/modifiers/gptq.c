@@ -29,26 +29,12 @@ typedef osh_gptq_factor factor;
 typedef osh_gptq_job solve;
 
 static const osh_field fields[] = {
-    {.name = "block_size",
-     .type = OSH_F_INT,
-     .offset = offsetof(gptq, block_size),
-     .dflt = "128",
-     .min = 1,
-     .max = 65536,
-     .doc = "columns of a block, after which later columns are updated"},
-    {.name = "dampening_frac",
-     .type = OSH_F_FLOAT,
-     .offset = offsetof(gptq, dampening_frac),
-     .dflt = "0.01",
-     .min = 0,
-     .max = 1,
-     .doc = "share of mean(diag H) that is added to diag H"},
-    {.name = "target",
-     .type = OSH_F_STR,
-     .offset = offsetof(gptq, target),
-     .dflt = "quantized",
-     .values = "quantized|original",
-     .doc = "model whose inputs give the target output of a layer"},
+    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(gptq, block_size), .dflt = "128",
+     .min = 1, .max = 65536, .doc = "columns of a block, after which later columns are updated"},
+    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(gptq, dampening_frac),
+     .dflt = "0.01", .min = 0, .max = 1, .doc = "share of mean(diag H) that is added to diag H"},
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(gptq, target), .dflt = "quantized",
+     .values = "quantized|original", .doc = "model whose inputs give the target output of a layer"},
     {0},
 };
 

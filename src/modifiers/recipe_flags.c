@@ -97,16 +97,16 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    osh_q_scheme scheme = {0}, unused;
+    osh_q_scheme scheme = {0};
+    bool changed = f->num_bits || f->group_size || f->symmetric;
     bool best = f->method && !strcmp(f->method, "best"),
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    OSH_TRY(osh_q_preset(cx, &unused, f->scheme)); // here an unknown name gets no line of a recipe
+    OSH_TRY(osh_q_preset(cx, &scheme, f->scheme)); // here an unknown name gets no line of a recipe
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));
-    if (f->num_bits || f->group_size || f->symmetric) {
-        OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
+    if (changed) {
         OSH_TRY(change_scheme(cx, &scheme, f));
         OSH_TRY(flags_put_group(cx, &b, &scheme, f->targets));
     } else {
@@ -115,7 +115,7 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
         OSH_TRY(osh_buf_append(cx, &b, "\n", 1));
     }
     if (best) OSH_TRY(osh_buf_printf(cx, &b, "      quality: best\n"));
-    if (!scheme.weights.present && f->targets->n)
+    if (!changed && f->targets->n)
         OSH_TRY(put_list(cx, &b, 6, "targets", f->targets, NULL));
     OSH_TRY(put_list(cx, &b, 6, "ignore", f->ignore, *spared ? f->head : NULL));
     OSH_TRY(osh_recipe_parse(cx, out, b.data, b.len, "--scheme"));

@@ -29,18 +29,11 @@ typedef struct smoothquant {
 } smoothquant;
 
 static const osh_field fields[] = {
-    {.name = "smoothing_strength",
-     .type = OSH_F_FLOAT,
-     .offset = offsetof(smoothquant, strength),
-     .dflt = "0.5",
-     .min = 0,
-     .max = 1,
+    {.name = "smoothing_strength", .type = OSH_F_FLOAT, .offset = offsetof(smoothquant, strength),
+     .dflt = "0.5", .min = 0, .max = 1,
      .doc = "share of the activations' range that moves to the weights"},
-    {.name = "algorithm",
-     .type = OSH_F_STR,
-     .offset = offsetof(smoothquant, algorithm),
-     .values = "smoothquant|log_equalization",
-     .doc = "formula for factors"},
+    {.name = "algorithm", .type = OSH_F_STR, .offset = offsetof(smoothquant, algorithm),
+     .values = "smoothquant|log_equalization", .doc = "formula for factors"},
     {0},
 };
 

@@ -19,6 +19,7 @@
 #include <strings.h>
 
 #include "base/map.h"
+#include "base/name.h"
 #include "quant/format.h"
 #include "quant/fusion.h"
 #include "text/regex.h"
@@ -257,15 +258,6 @@ static const char *scheme_name(const osh_q_scheme *schemes, int i)
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
-/* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj".
- * Returns 0 if the name is not that of an expert. */
-static size_t experts_prefix_length(const char *name)
-{
-    static const char word[] = ".experts.";
-    const char *at = strstr(name, word), *number = at ? at + sizeof word - 1 : NULL;
-    return at && *number >= '0' && *number <= '9' ? (size_t)(number - 1 - name) : 0;
-}
-
 /* Fails if the experts of a layer have different schemes: vLLM makes one layer of them (FusedMoE),
  * which has one scheme. */
 static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
@@ -277,7 +269,7 @@ static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const 
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
-        size_t len = experts_prefix_length(modules[i]);
+        size_t len = osh_expert_prefix(modules[i]);
         if (!len) continue;
         if (!osh_map_get(first, modules[i], len, &m))
             OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));

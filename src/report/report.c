@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/available.h"
 #include "base/file.h"
 #include "base/name.h"
 #include "output/tuned.h"
@@ -142,7 +142,7 @@ static osh_status machine_find(osh_ctx *cx, char **out)
     if (at && (end = strchr(at, '\n'))) *end = 0;
     *out = osh_sprintf(cx, "%.100s, %d threads, %.1f GiB",
                        at ? at : "a processor that is not known", osh_threads(cx),
-                       (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30));
+                       (double)osh_mem_machine() / (1 << 30));
     return *out ? OSH_OK : OSH_E_NOMEM;
 }
 
