@@ -16,8 +16,8 @@ void osh_regex_free(osh_ctx *cx, osh_regex *r);
 osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                           osh_hit *at);
 /* Finds a match like osh_regex_find. s must be valid UTF-8, and `from` between two characters.
- * Neither is checked: a scan through a long text then does not validate the rest of it for every
- * match. */
+ * The function checks neither, so that a scan through a long text does not validate the rest of it
+ * for every match. */
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                 osh_hit *at);
 /* Finds a match in a text that may continue after s; a continuation can change a match that
