@@ -25,8 +25,9 @@ struct async_copy {
 };
 
 struct thread {
-    osh_fiber *fiber; // runs the thread; NULL: the thread has not begun
+    osh_fiber *fiber; // runs the thread; NULL: the thread has not begun, or has ended
     uint3 index;
+    int id;             // position in block.threads
     state at;           // the last wait, or the present one
     osh_play_site site; // the call at which it waits
     int predicate;
@@ -46,13 +47,14 @@ struct warp {
 static struct {
     const osh_play_grid *g;
     osh_fiber scheduler, fibers[MAX_THREADS];
-    osh_fiber *idle[MAX_THREADS], *from; // fibers that run no thread; the fiber that ran before this one
+    osh_fiber *idle[MAX_THREADS], *from; // a stack of fibers that run no thread; the fiber that ran before this one
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
     const int *order;                 // [n]: the threads in the order in which they run
     int places[MAX_THREADS];          // position of each thread in `order`
     uint64_t ready[MAX_THREADS / 64]; // one bit for each position: the thread can run
+    int first_ready;                  // no word of `ready` before this one has a bit
     int n, count; // number of threads of the block; number of those whose predicate was not 0 at
                   // the last barrier
     int n_ended, n_idle;
@@ -74,8 +76,7 @@ void osh_play_die(const char *fmt, ...)
     abort();
 }
 
-static int index_of(const thread *t) { return (int)(t - block.threads); }
-int osh_play_lane(void) { return index_of(block.now) % warpSize; }
+int osh_play_lane(void) { return block.now->id % warpSize; }
 void *osh_play_dynamic_shared(void) { return block.dynamic.data(); }
 
 static void pass_barrier(void);
@@ -86,13 +87,20 @@ static void set_ready(int thread)
 {
     int place = block.places[thread];
     block.ready[place / 64] |= (uint64_t)1 << place % 64;
+    block.first_ready = std::min(block.first_ready, place / 64);
+}
+
+static void set_all_ready(void)
+{
+    for (int i = 0; i < block.n; i += 64) block.ready[i / 64] = block.n - i < 64 ? ((uint64_t)1 << (block.n - i)) - 1 : ~(uint64_t)0;
+    block.first_ready = 0;
 }
 
 /* Returns the first thread of the block's order that can run; NULL: none. A warp thus runs alone
  * until its lanes wait for the others, and its stacks stay in the cache. */
 static thread *find_ready(void)
 {
-    for (int i = 0; i < (block.n + 63) / 64; i++) {
+    for (int &i = block.first_ready; i < (block.n + 63) / 64; i++) {
         if (!block.ready[i]) continue;
         int place = 64 * i + __builtin_ctzll(block.ready[i]);
         block.ready[i] &= block.ready[i] - 1;
@@ -115,7 +123,7 @@ static osh_fiber *next_fiber(osh_fiber *own)
         pass_barrier();
     }
     block.now = t, threadIdx = t->index;
-    if (osh_race_thread) osh_race_thread(index_of(t));
+    if (osh_race_thread) osh_race_thread(t->id);
     if (t->fiber) return t->fiber;
     if (own) return t->fiber = own;
     t->fiber = block.idle[--block.n_idle];
@@ -151,7 +159,7 @@ int osh_play_barrier(osh_play_site site, int predicate)
  * them. */
 static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
 {
-    int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
+    int me = block.now->id, first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
     warp *w = &block.warps[me / warpSize];
     int turn = w->turn;
 
@@ -226,7 +234,7 @@ static void fiber_main(void)
     do {
         block.g->body();
         if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
-        block.now->at = ENDED, block.n_ended++;
+        block.now->at = ENDED, block.now->fiber = nullptr, block.now->group = 0, block.n_ended++;
         next = next_fiber(self);
     } while (next == self);
     block.idle[block.n_idle++] = self;
@@ -249,7 +257,7 @@ static char *stack_of(int i)
 
 static void say_where(const thread *t, char *text, size_t n)
 {
-    int i = index_of(t);
+    int i = t->id;
     if (t->at == ENDED) snprintf(text, n, "thread %d has ended", i);
     else
         snprintf(text, n, "thread %d waits at a %s in %s:%d", i, t->at == AT_BARRIER ? "barrier" : "warp call",
@@ -275,25 +283,35 @@ static void pass_barrier(void)
         block.count += t->predicate;
     }
     if (osh_race_barrier) osh_race_barrier();
-    for (int i = 0; i < block.n; i++) set_ready(i);
+    set_all_ready();
 }
 
+/* Runs a block. Its threads leave no state behind: each resets its own when it ends. */
 static void run_block(void)
 {
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
-    for (warp &w : block.warps) w.arrived = 0, w.turn = 0;
     osh_play_poison_shared(block.g->entry);
     if (osh_race_block) osh_race_block();
-    for (int i = 0; i < block.n; i++) {
-        thread *t = &block.threads[i];
-        unsigned u = (unsigned)i;
-        t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
-        t->fiber = nullptr, t->group = 0;
-        set_ready(i);
-    }
-    block.n_ended = 0, block.n_idle = 0;
-    while (block.n_idle < block.n) block.idle[block.n_idle] = &block.fibers[block.n - 1 - block.n_idle], block.n_idle++;
+    set_all_ready();
+    block.n_ended = 0;
     switch_fibers(&block.scheduler, next_fiber(nullptr), false);
+}
+
+/* Numbers the threads of the grid's blocks. The first call makes the stacks and lists all fibers as
+ * idle. */
+static void prepare_threads(const std::vector<int> &order)
+{
+    if (!stacks) {
+        stack_of(0);
+        while (block.n_idle < MAX_THREADS) block.idle[block.n_idle] = &block.fibers[MAX_THREADS - 1 - block.n_idle], block.n_idle++;
+    }
+    block.order = order.data();
+    for (int i = 0; i < block.n; i++) {
+        unsigned u = (unsigned)i;
+        block.places[order[(size_t)i]] = i;
+        block.threads[i].id = i;
+        block.threads[i].index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
+    }
 }
 
 /* Returns 0 .. n - 1 in order, in reverse, or shuffled. */
@@ -316,9 +334,7 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
     block.dynamic.shrink_to_fit(); // AddressSanitizer then finds accesses after its end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
-    block.order = threads.data();
-    for (int i = 0; i < block.n; i++) block.places[threads[(size_t)i]] = i;
-    stack_of(0); // makes the stacks
+    prepare_threads(threads);
     if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;

@@ -2,9 +2,8 @@
 # and phase gives the same bytes. The smallest budget of the plan suffices, to the byte.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
-     --num-calibration-samples 5 --max-seq-length 48 --threads 1)
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=48
+job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1)
 fail() { echo "$*"; exit 1; }
 plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
 run() { # arguments: flags; prints the checksum

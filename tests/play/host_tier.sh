@@ -4,9 +4,8 @@
 # suffices, to the byte, and so does the smallest --host-memory, part of which is measured.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
-     --num-calibration-samples 10 --max-seq-length 48 --threads 1)
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=10 tokens=48
+job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1)
 fail() { echo "$*"; exit 1; }
 run() { # arguments: knobs, flags; prints the checksum
     knobs=$1
@@ -51,8 +50,7 @@ quiet=1
 # The plan counts the copies of values on the GPU: its figure suffices, to the byte. Less is enough
 # without them, or with fewer.
 budgets() { # arguments: flags
-    job=(--model "$model" --ignore lm_head --dataset "$model/data/calibration.jsonl" --num-calibration-samples 10
-         --max-seq-length 48 --threads 1 --mem-opt-level 1 "$@")
+    job=(--model small --ignore lm_head --dataset small/calibration.jsonl --threads 1 --mem-opt-level 1 "$@")
     want=$(run "" --mem-opt-level 0)
     plan
     all=$(device_of) least=$(least_of device_bytes)

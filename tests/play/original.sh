@@ -5,15 +5,14 @@
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=8 tokens=40
 fail() { echo "$*"; exit 1; }
 cat >original.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
     GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}
 YAML
-job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 8
-     --max-seq-length 40 --threads 1 --progress none)
+job=(--model small --recipe original.yaml --dataset small/calibration.jsonl --threads 1 --progress none)
 export OSH_PLAY=protect=0
 run() { # arguments: flags; prints the checksum
     last_wins "$PLAY_BATCHES" "${job[@]}" --output out "$@" >/dev/null 2>err || fail "failed: $*: $(cat err)"

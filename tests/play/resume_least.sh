@@ -3,13 +3,13 @@
 # killed at any point.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=12 tokens=40
 fail() { echo "$*"; exit 1; }
 check() { # arguments: label, flags
     name=$1
     shift
-    job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
-         --num-calibration-samples 12 --max-seq-length 40 --threads 1 --progress none --output out "$@")
+    job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
+         --progress none --output out "$@")
     export OSH_PLAY=protect=0
     "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json || fail "$name: no plan"
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
