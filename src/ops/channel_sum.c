@@ -1,10 +1,11 @@
 /* channel_sum.c - adds up |x| of each channel over all tokens.
  *
- *   in[0] x [N, D]     out s F32 [2, D], in place: the sum is s[0] - s[1]
+ *   in[0] x [N, D]     out s F32 [2, D], in place: row 0 minus row 1 is the sum
  *
- * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). s[1] is
- * the sum of the rounding errors of s[0] (Kahan summation), so that no digit is lost over a million
- * tokens. Tokens are added one by one: the result does not depend on batches. */
+ * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). Row 1 is
+ * the sum of the rounding errors of row 0 (Kahan summation), so that a million tokens lose no
+ * digit. Tokens are added one after the other, so the result does not depend on batches. Shapes: N
+ * tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* stat.c - the table of statistics, and the groups of samples for which they are collected. */
+/* stat.c - the table of statistics, and the groups of samples for which statistics are
+ * collected. */
 #include "ops/stat.h"
 
 #include <assert.h>
@@ -20,7 +21,7 @@ done:
     return rc;
 }
 
-/* Finishes channel_sum: subtracts row 1, the rounding errors, from row 0, the sums. */
+/* Subtracts row 1 of the state of channel_sum (the rounding errors) from row 0 (the sums). */
 static void channel_sum_finish(osh_tensor *state)
 {
     int64_t n = state->shape[1];
