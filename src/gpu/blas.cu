@@ -164,7 +164,7 @@ osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cud
     *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100,
                         lt % 100, solver / 1000, solver / 100 % 10, solver % 100);
     if (!*text) OSH_TRY(OSH_E_NOMEM);
-    *out = l, l = NULL; // give
+    *out = l, l = NULL; // give: the caller owns l
 done:
     osh_cuda_blas_close(cx, l);
     return rc;
@@ -310,8 +310,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // no algorithm is found after a fatal error of the GPU, too; gpu_check reports
-                  // such an error
+    if (!found) { // also true after a fatal error of the GPU, which gpu_check reports
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -338,8 +337,8 @@ done:
 }
 
 /* Sets the batch size of a plan from n_like, for which the algorithm was chosen, to n_batch. The
- * algorithm must also support a batch of 1, so that all batch sizes use the same one. If it does
- * not, all batch sizes use the algorithm for a batch of 1. */
+ * algorithm must also support a batch of 1, so that one algorithm is used for all batch sizes. If
+ * it does not, all batch sizes use the algorithm for a batch of 1. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -401,7 +400,7 @@ static plan *plan_slot(osh_cuda_blas *l)
 static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p points to the plans of one bucket
+    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p runs over the plans of one bucket
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);

@@ -148,7 +148,7 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     OSH_CUDA(cx, cudaEventCreateWithFlags(&c->copied, cudaEventDisableTiming));
     OSH_TRY(gpu_describe(cx, d, c));
     OSH_TRY(gpu_take_memory(cx, d, c, n_bytes));
-    *out = d, d = NULL; // give
+    *out = d, d = NULL; // give: the caller owns d
 done:
     if (rc) osh_note(cx, "opening the device cuda:%d", ordinal);
     if (d) osh_gpu_close(cx, d);
@@ -205,7 +205,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give
+    p = NULL; // give: c->pinned owns p
 done:
     osh_free(cx, p);
     return rc;
@@ -252,7 +252,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give
+    p = NULL; // give: c->pinned owns p
 done:
     osh_free(cx, p);
     return rc;
@@ -277,7 +277,7 @@ osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
     OSH_NEW(cx, m, 1);
     OSH_CUDA(cx, cudaEventCreateWithFlags(&m->event, cudaEventDefault));
     OSH_CUDA(cx, cudaEventRecord(m->event, osh_cuda_stream(d)));
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // give: the caller owns m
 done:
     osh_cuda_mark_free(cx, m);
     return rc;

@@ -126,7 +126,7 @@ osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, o
             file_refuse(cx, file, level, "cuFileHandleRegister",
                         osh_cufile_text(code, why, sizeof why));
     }
-    *out = file, file = NULL; // give
+    *out = file, file = NULL; // give: the caller owns file
 done:
     osh_free(cx, file);
     return rc;

@@ -1,11 +1,10 @@
 /* gpu.h - the C interface to one GPU: opening and closing, memory, copies, files and times.
  *
- * A device's memory is one arena (tensor/device.h). All work goes to one stream, which executes it
- * in order. So a call may free its scratch before the GPU has used it. A call waits for the GPU
- * only if the call returns values to the host. A failed CUDA call gives OSH_E_IO and a message with
- * the name of the call and CUDA's text. An allocation for which the arena has no room gives
- * OSH_E_NOMEM. In a build without CUDA every call that can fail returns OSH_E_UNSUPPORTED
- * (absent.c). */
+ * A device's memory is one arena (tensor/device.h). One stream executes all work in order. So a
+ * call may free its scratch before the GPU has used it. A call waits for the GPU only if the call
+ * returns values to the host. A failed CUDA call gives OSH_E_IO and a message with the name of the
+ * call and CUDA's text. An allocation for which the arena has no room gives OSH_E_NOMEM. In a build
+ * without CUDA every call that can fail returns OSH_E_UNSUPPORTED (absent.c). */
 #ifndef OSH_GPU_H
 #define OSH_GPU_H
 #ifdef __cplusplus
@@ -43,8 +42,7 @@ typedef enum osh_cuda_detour {
                           // algorithm
     OSH_DETOUR_BATCH,     // products of a batch computed one by one, because the algorithm does not
                           // support the batch size
-    OSH_DETOUR_PAGEABLE,  // copies of values between subgraphs in host memory that is not
-                          // page-locked
+    OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena whose address is not the planned one
     OSH_DETOUR_FILE,      // files that the host reads instead of cuFile
     OSH_N_DETOURS
@@ -59,18 +57,18 @@ bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n);
 /* Adds the arguments to the counters value_in_bytes and value_out_bytes. */
 void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes);
 
-/* Counters of a GPU, from its opening on. */
+/* Counters of a GPU since it was opened. */
 typedef struct osh_cuda_counters {
-    // Bytes copied to the GPU in order with the work, from the GPU, and to the GPU during other
-    // work.
+    // Bytes copied to the GPU in order with the work (put), from the GPU (get), and to the GPU
+    // during other work (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
-    double put_s, get_s, ahead_s;              // seconds of these copies, measured by the GPU's
-                                               // clock
+    double put_s, get_s, ahead_s;              // seconds of the put, get and put_ahead copies, by
+                                               // the GPU's clock
     // parts of ahead_s and get_s during which the compute stream did not wait for the copies
     double hidden_s, get_hidden_s;
     int64_t detours[OSH_N_DETOURS];
-    int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs that were read
-                                               // from the values' tier and written to it
+    int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs: read from the
+                                               // host or disk, and written there
     int64_t file_bytes;                        // bytes read by cuFile; the counters above do not
                                                // contain them
 } osh_cuda_counters;
@@ -122,16 +120,16 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
 /* The caller calls this function if cuFile returned bytes that differ from the file. From then on
  * the host reads the file. `why` is for the log. */
 void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why);
-/* Returns an array in GPU memory for OSH_CUDA_SUMS checksums. View: lives as long as the stage.
- * Requires an earlier call of osh_cuda_stage_open. */
+/* OSH_CUDA_SUMS is a number of checksums. osh_cuda_sums returns an array in GPU memory for that
+ * number of checksums. View: the array lives as long as the stage (osh_cuda_stage_open). */
 enum { OSH_CUDA_SUMS = 512 };
 uint64_t *osh_cuda_sums(const osh_device *d);
 /* Returns the gross bytes of the arena that osh_cuda_factor_inverse needs for a matrix [n, n]. */
 size_t osh_cuda_triangle_bytes(int64_t n);
 /* A triangle with at most OSH_TRIANGLE_BLOCK rows is given to cuSOLVER as a whole. A larger
- * triangle is cut into blocks of OSH_TRIANGLE_BLOCK rows, or of that number halved once or more,
- * but not below OSH_TRIANGLE_LEAST. osh_triangle_room returns the bytes of scratch for a triangle
- * of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+ * triangle is cut into blocks of OSH_TRIANGLE_BLOCK rows, or of a half, a quarter, ... of that
+ * number, at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the bytes of scratch for a
+ * triangle of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

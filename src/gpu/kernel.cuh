@@ -1,5 +1,5 @@
-/* kernel.cuh - macros and functions that all kernels use: launches, narrow floats, reductions in a
- * fixed order.
+/* kernel.cuh - macros and functions that all kernels use: launches, conversions of 16-bit floats,
+ * sums and maxima in a fixed order.
  *
  * Every kernel can also run on the emulated GPU of the tests (tests/play: one block at a time, its
  * threads as fibers). So every kernel is launched with OSH_LAUNCH and declares dynamic shared

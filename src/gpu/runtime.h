@@ -19,8 +19,8 @@ cudaStream_t osh_cuda_stream(const osh_device *d);
 int osh_cuda_multiprocessors(const osh_device *d);
 int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per multiprocessor
 
-/* Multiplies row-major matrices with cuBLASLt: C [m, n] = alpha op(A) op(B) + beta C, for n_batch
- * products. Sums are f32.
+/* osh_cuda_gemm multiplies row-major matrices with cuBLASLt: C [m, n] = alpha op(A) op(B) + beta C,
+ * for n_batch products. Sums are f32.
  *
  * Algorithm: the first of cuBLASLt's list for the shape, without split sums and with a workspace of
  * OSH_CUDA_WORKSPACE bytes. So equal shapes give equal bytes on one GPU. The algorithm is chosen
@@ -49,7 +49,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    bool one_by_one, lenient; // the product was counted as OSH_DETOUR_BATCH; as OSH_DETOUR_F32
+    bool one_by_one, lenient; // one_by_one: counted as OSH_DETOUR_BATCH; lenient: as OSH_DETOUR_F32
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three products of TF32 take less time than one product of F32 on this GPU. */

@@ -73,10 +73,10 @@ typedef struct osh_gpu_stage {
     pthread_cond_t given;
 } osh_gpu_stage;
 
-typedef struct osh_cuda_blas osh_cuda_blas; // in blas.cu
+typedef struct osh_cuda_blas osh_cuda_blas; // defined in blas.cu
 
 typedef struct osh_gpu {
-    int ordinal, n_multiprocessors, major, minor; // the device's number, and the parts of its
+    int ordinal, n_multiprocessors, major, minor; // ordinal: number of the device; major, minor:
                                                   // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
@@ -84,7 +84,7 @@ typedef struct osh_gpu {
     // own: event that one of these streams records and the other waits for
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
-    osh_gpu_lane lane[OSH_N_LANES];    // OSH_LANE_WORK: unused
+    osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
     cudaEvent_t lane_end[OSH_N_LANES]; // own: events at the end of a lane, for which another lane
                                        // waits
     osh_gpu_pinned *pinned;           // own
@@ -104,7 +104,7 @@ osh_status osh_gpu_ring_init(osh_ctx *cx, osh_gpu_ring *r);
 void osh_gpu_ring_deinit(osh_gpu_ring *r);
 typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a file to GPU memory
     char *to;
-    osh_file *f; // view
+    osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
     bool ahead; // true: during the work, on the copy stream, like put_ahead; false: in order with
@@ -126,7 +126,7 @@ void osh_gpu_stage_deinit(osh_gpu *c);
 void osh_gpu_close(osh_ctx *cx, osh_device *d);
 
 /* ---- state.cu ---- */
-bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // like osh_cuda_detour_add
+bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // see osh_cuda_detour_add
 
 /* Opens cuBLASLt and cuSOLVER. Fails with OSH_E_UNSUPPORTED and names the library that is missing.
  * *text: own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */

@@ -2,7 +2,7 @@
  * the lower triangle of A.
  *
  *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
- *   else                      blocks of s rows: cuSOLVER works on s rows, the rest is products:
+ *   else                      blocks of s rows: cuSOLVER works on s rows; products do the rest:
  *
  *   | D0          |   for block column j:   A_jj -= sum of L_jk L_jk^T    (k < j)    potrf: L_jj
  *   | L10 D1      |                         D_j = L_jj^-1, instead of L_jj           trtri, copied
@@ -22,7 +22,7 @@
 
 enum { THREADS = 256 };
 enum how { // how move_block copies a block
-    WHOLE,       // WHOLE: to = from
+    WHOLE,       // to = from for all elements
     LOWER,       // in the lower triangle only: to = from
     LOWER_ZEROS, // in the lower triangle: to = from; above the diagonal: to = 0
     MINUS_LOWER  // in the lower triangle only: to -= from

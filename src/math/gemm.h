@@ -28,7 +28,7 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 }
 
 /* Products c [m, n] = a b, or c += a b if c.add is true. A t in the name means that the operand is
- * transposed. Callers call osh_blas_open (math/blas.h) before. */
+ * transposed. Requires an earlier call of osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]

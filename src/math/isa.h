@@ -9,9 +9,9 @@
  *   amx            SkylakeX
  *
  * A core is a group of OpenBLAS kernels for one CPU family. `--isa auto` selects the best set of
- * the CPU and the core of that set, so it gives the same bytes as the name of that set. Without a
- * setting, OpenBLAS chooses a core by CPU model (Zen, Haswell, Cooperlake), so two models with the
- * same instruction set could give different last bits. */
+ * the CPU and the core of that set, so `--isa auto` and `--isa` with the name of that set give the
+ * same bytes. Without a setting, OpenBLAS chooses a core by CPU model (Zen, Haswell, Cooperlake),
+ * so two models with the same instruction set could give different last bits. */
 #ifndef OSH_OPS_ISA_H
 #define OSH_OPS_ISA_H
 #include "base/isa.h"

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct osh_mat { const float *p; int64_t ld; } osh_mat;       // view
+typedef struct osh_mat { const float *p; int64_t ld; } osh_mat;       // view: a matrix that is read
 typedef struct osh_into { float *p; int64_t ld; bool add; } osh_into; // view: output; `add`: the
                                                                       // product is added to p
                                                                       // instead of overwriting p

@@ -264,8 +264,8 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // for two rows of x, packs the columns of all panels while
-                                      // the rows are in the cache
+    for (; l < k; l += 2, to += SIDE) // two rows of x at a time: all panels read their columns
+                                      // while the rows are in the cache
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));

@@ -35,17 +35,17 @@ static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 *
 /* Matrix a: rows of a row-major matrix that is not packed (step 32), or packed blocks of 16 rows.
  * Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second block
  * begins `block` elements after the first. */
-typedef struct osh_pairs_a { // view
+typedef struct osh_pairs_a { // view: the caller owns p
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // view
+typedef struct osh_pairs_b { // view: the caller owns panels
     const uint32_t *panels;
     int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
                           // next
-    bool far;             // AMX does not keep the panels in the first-level cache, so that `a`
-                          // remains in it
+    bool far;             // true: AMX loads panels past the first-level cache, so that `a` remains
+                          // in the cache
 } osh_pairs_b;
 
 /* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin

@@ -34,7 +34,7 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* the low bits of m are n of e^x = 2^n e^r */
+    /* The low bits of m are the n of e^x = 2^n e^r. Plus bias, they are the exponent of a float. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
     EVERY(n) m[k] = _mm512_add_ps(m[k], magic);

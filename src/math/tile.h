@@ -1,7 +1,7 @@
 /* tile.h - multiplies f32 matrices with AVX2 and FMA, in tiles of 6 x 16 elements whose sums are in
  * registers.
  *
- *   c [m, n] (+)= a [m, k] b [k, n]     a in place, by two strides
+ *   c [m, n] (+)= a [m, k] b [k, n]     a is not packed: strides for rows and columns
  *                                       b in panels of 16 columns, each [k, 16]
  *
  * The caller packs b once and uses it for many products; OpenBLAS packs in every call. A call
@@ -25,13 +25,13 @@ bool osh_tile_used(void);
 typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
-} osh_tile_a; // view
+} osh_tile_a; // view: the caller owns p
 
 typedef struct osh_tile_b { // matrix b: panel j begins at p + j * panel; row l of a panel begins l
                             // * step elements later and has 16 columns
     const float *p;
     int64_t panel, step;
-} osh_tile_b; // view
+} osh_tile_b; // view: the caller owns p
 
 /* c = a b for any m and n, or c += a b if c.add is true. The columns of the last panel of b from n
  * on may have any values. */

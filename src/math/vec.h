@@ -67,7 +67,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // lanes whose n and 2^n are not used
+    below = *x < lo; // lanes in which the result is 0; n and 2^n are not used there
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;

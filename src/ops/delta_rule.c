@@ -199,9 +199,9 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 typedef struct delta_back { // views: scratch for the backward pass of one head
     double *S, *dS;  // S: [tokens + 1, Dk, Dv] states, S[0] is 0; dS: [Dk, Dv]
     double *q, *k;   // [Dk] query and key of the current token
-    double *u, *du;  // [Dv] u of the formula; gradient by e
+    double *u, *du;  // [Dv] e of the formula; du, at the end dv
     float *dq, *dk;  // [Dk] gradients of q and k
-    float gates[2];  // gates of the current token
+    float gates[2];  // decay and sigmoid(b) of the token
     double d[2];     // gradients of the two gates
 } delta_back;
 

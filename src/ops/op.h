@@ -37,8 +37,8 @@ typedef struct osh_op_rows {
 } osh_op_rows;
 
 /* The earlier tokens of a sample that runs in pieces. Row r of in[] is token n + r of the sample.
- * The state contains values of earlier tokens that the op needs (keys and values, say). It is 0
- * before the first piece; an op that runs a piece updates it. */
+ * The state contains values of earlier tokens that the op needs (keys and values, say). The state
+ * is 0 before the first piece; an op that runs a piece updates it. */
 typedef struct osh_op_past {
     int64_t n;    // tokens of all earlier pieces
     int64_t room; // largest number of tokens of all pieces together
@@ -48,8 +48,8 @@ typedef struct osh_op_past {
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // the caller allocates them; the op's file says which may
-                                         // be the same tensor as an input
+    osh_tensor *out[OSH_OP_MAX_OUT];     // outputs, which the caller allocates; the op's file says
+                                         // which may be the same tensor as an input
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows;             // for ops with by_rows on a device: the rows to compute;
@@ -173,9 +173,9 @@ typedef struct {
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* 0: whole row */
+typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` is rounded */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` has the dtype of x */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
 /* The graph computes the inverse frequencies from the model's osh_rope. Only for the type `dynamic`
@@ -201,7 +201,8 @@ typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
     double softcap; /* 0: no cap; else a score becomes c tanh(score / c) */
-    int64_t chunk;  /* keys per chunk; a query sees only keys of its own chunk (Llama 4); 0: none */
+    int64_t chunk;  /* keys per chunk (Llama 4): a query sees only keys of its own chunk; 0: all
+                     * keys are one chunk */
 } osh_attention_attr;
 /* Returns the position of the first key that query i of a sample sees. */
 static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
@@ -233,7 +234,7 @@ typedef struct {
 /* True if a token can use only the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: Llama 4's only expert */
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* -1: the only expert of the token */
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;

@@ -62,7 +62,7 @@ static osh_status rotate_dense_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     const rotate_rows *j = user;
     int64_t n = j->at->n, D = osh_width(j->x), first = chunk * ROWS,
             rows = osh_min64(osh_rows(j->x) - first, ROWS);
-    double *x = osh_alloc(cx, (size_t)(2 * ROWS * n) * sizeof *x), *sum = x + ROWS * n; // own: x
+    double *x = osh_alloc(cx, (size_t)(2 * ROWS * n) * sizeof *x), *sum = x + ROWS * n; // own
     float *y = osh_alloc(cx, (size_t)n * sizeof *y);                                    // own: [n]
     (void)worker;
     if (!x || !y) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to rotate by %lld channels", (long long)n);

@@ -33,8 +33,8 @@ void osh_delta_gates(float gates[2], float a, float b, const float weights[2], o
  * A_log and dt_bias. */
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
                           const float w[2]);
-/* Adds the gradient by x [n] of the function by x / sqrt(x x + 1e-6) to dx. d: gradient of the
- * function's result. Does nothing if dx is NULL. */
+/* The function f(x) = by x / sqrt(x x + 1e-6) scales x [n] to length `by`. Adds the gradient of x
+ * to dx; d is the gradient of f(x). Does nothing if dx is NULL. */
 void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by);
 
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/ssm_scan.c

@@ -50,7 +50,7 @@ extern const osh_stat_type osh_stat_channel_sum;   // F32 [2, n]: sum of |x| of 
 extern const osh_stat_type osh_stat_channel_range; // F32 [2, n]: smallest and largest value of each
                                                    // channel
 /* F32 [2, n]: smallest and largest value of each sample, or of each head of each sample. An
- * observer that updates its range sample by sample reads it in order. */
+ * observer that updates its range sample by sample reads these values in order. */
 extern const osh_stat_type osh_stat_sample_ranges;
 extern const osh_stat_type osh_stat_routes; // I64 [n]: number of tokens that a router sends to each
                                             // expert

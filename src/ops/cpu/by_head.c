@@ -50,7 +50,7 @@ typedef struct back_job {
     const osh_head_back *way;
     const osh_tile *seq;          // view: the current sample
     int64_t first, longest, floats;
-    float *room, *shared;         // scratch: room [threads, floats], own; shared: the part of room
+    float *room, *shared;         // room: scratch [threads, floats], own; shared: view, the floats
                                   // after that, for the heads of a wave
 } back_job;
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, which fit in the L1
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, few enough for the L1
                                     // cache; PIECES: pieces per chunk of parallel work
 
 typedef struct elementwise_job elementwise_job;

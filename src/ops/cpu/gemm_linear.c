@@ -19,7 +19,7 @@ typedef struct linear_job {
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
     const float *x;    // view: [rows of the panel, I]
-    const float *bias; // view: [O], or NULL
+    const float *bias; // view: [O]; NULL: no bias
     linear_worker *workers;
 } linear_job;
 

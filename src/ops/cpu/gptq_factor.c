@@ -69,7 +69,7 @@ static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         float *row = factor_elem(f, i, 0), *mirror = factor_elem(f, n - 1 - i, n - 1 - i);
         for (int64_t j = 0; j < i; j++) mirror[i - j] = row[j], row[j] = 0;
         if (i <= n - 1 - i) continue;
-        float t = row[i]; // swaps diagonal elements i and n - 1 - i
+        float t = row[i]; // the upper of the diagonal elements i and n - 1 - i swaps both
         row[i] = *mirror;
         *mirror = t;
     }

@@ -31,7 +31,7 @@ typedef struct job {
     const osh_tensor *w;
     osh_tensor *y;
     const float *x;    // view: [n_rows, I]
-    const float *bias; // view: [O], or NULL
+    const float *bias; // view: [O]; NULL: no bias
     int64_t first_row, n_rows, rows, n_parts, I, O, depth;
     osh_dtype dtype;
     worker *workers;

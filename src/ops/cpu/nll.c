@@ -143,8 +143,8 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* Return the floats for rows of x, blocks of w and logits of one model, and the number of results
- * of a panel. */
+/* Return sizes for osh_nll_scratch and osh_kl_scratch: the floats for rows of x, for blocks of w
+ * and for logits of one model; and the number of results (part) of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

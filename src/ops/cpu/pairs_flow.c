@@ -47,7 +47,7 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- with AMX: rounding the rows of the previous block ---- */
 
-typedef struct rest { // state of the rounding of the previous block
+typedef struct rest { // the block that was multiplied before, while its rows are rounded
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -122,8 +122,8 @@ typedef struct tiles {
     float *c; // view: sums [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // rows of the previous block that are rounded after each step; with this number
-                  // all rows are done at the end
+    int64_t each; // rows of the previous block that are rounded after each step; all rows are done
+                  // after the last step
 } tiles;
 
 /* Computes c = a b, and rounds rows of the previous block in between. Loads of b bypass the

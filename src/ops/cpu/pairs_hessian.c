@@ -149,8 +149,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: [n_tiles] like job.first
-    /* own. panels and turned are about as large as values of the same tokens, so that the allocator
-     * can give them the pages of freed values. */
+    /* own. Both are about as large as x of the same tokens, so that the allocator can reuse the
+     * pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));

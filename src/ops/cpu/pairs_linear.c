@@ -28,7 +28,7 @@ typedef struct worker {
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
-    const float *bias; // view: [O], or NULL
+    const float *bias; // view: [O]; NULL: no bias
     uint32_t *tokens;  // for few rows: view, packed x, one part of in_features after the other
     int64_t N, I, O, depth, n_parts, rows; // depth: in_features of a part; rows: rows of y that a
                                            // chunk computes

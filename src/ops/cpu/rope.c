@@ -17,7 +17,7 @@ typedef struct rope_job {
     float *cos, *sin;      // views: [n_pos, half] for positions from `from` on
     int64_t from, n_pos, half;
     float *rows;           // view: [threads, width] scratch
-    float way;             // 1: rotates forward; -1: rotates backward, for gradients
+    float way;             // direction of the rotation; 1: forward; -1: backward, for gradients
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -106,7 +106,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. way: 1 forward, -1 backward. */
+/* Rotates in[0] and writes the result to out[0]. way 1: forward; -1: backward. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;

@@ -280,7 +280,7 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
 typedef struct fused_place {
     int block, end;     // the block computes queries [block, end) of the sample; the queries see
                         // keys below `end`
-    int q_width, width; // elements of a row of the queries and of the keys
+    int q_width, width; // elements of a row: q_width of q and y, width of k and v
     int64_t q, k;       // index of the head's first element in the block's first query, and in the
                         // sample's first key
 } fused_place;

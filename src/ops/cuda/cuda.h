@@ -74,8 +74,8 @@ typedef struct osh_cuda_mixture { // a mixture of experts; all pointers are view
  * as the ops linear (gate, up), glu, linear (down) and moe_combine for one expert after the other.
  * D and F must be multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
-size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // returns gross
-                                                                               // bytes of the arena
+/* Returns the gross bytes that osh_cuda_mixture_run takes from the arena. */
+size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
 /* Returns true if osh_cuda_mixture_run supports the dtype and the widths. */
 bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 
@@ -189,8 +189,8 @@ enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
     float *const *h;     // [n] pointers to Hessians in GPU memory; the list h and the lists below
                          // are in host memory
-    const int32_t *perm; // [n, I] for each position in solving order, the column; NULL: the order
-                         // of the columns
+    const int32_t *perm; // [n, I] column at each position of the solving order; NULL: position j is
+                         // column j
     const float *diag;   // [n, I] diagonals of the Hessians in solving order; NULL: the diagonals
                          // of h are used
     int64_t I;

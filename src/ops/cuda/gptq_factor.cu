@@ -23,7 +23,8 @@ static __global__ void flip_lower(float *a, int64_t n)
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // taken by all threads of the block
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // the condition has the same value in all threads of
+                                             // the block
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))

@@ -36,22 +36,21 @@ __device__ inline int osh_cu_code(const osh_grid &g, float x)
     return (int)(u >> 31) << (g.bits - 1) | low;
 }
 
-/* Returns the value of a code. */
+/* Returns the value of the grid that `code` represents. */
 __device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
 {
     if (!g.digits) return (float)code;
     uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31,
              low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
     uint32_t fraction = (uint32_t)g.digits - 1;
-    /* whole: the value if the code is below that of the smallest value with all digits, a multiple
-     * of 2^least. */
+    /* whole: the value low 2^least, which is correct for the codes whose value has fewer than
+     * g.digits significant bits. */
     float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23));
     uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);
     return __uint_as_float(sign | (low < 1u << fraction ? __float_as_uint(whole) : all));
 }
 
-/* Returns (q - zero) s: the value of code value q with scale s and zero point. Rounds to T after
- * each step. */
+/* Returns (q - zero) s, the value that code q represents. Rounds to T after each step. */
 template <class T> __device__ inline float osh_cu_value(float q, float s, float zero)
 {
     return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));

@@ -43,7 +43,7 @@ static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
 typedef struct nll_job {
     const osh_op_args *a;
     osh_vocab_side side;
-    nll_state *state; // own: [OSH_VOCAB_ROWS] or fewer
+    nll_state *state; // own: [OSH_VOCAB_ROWS] or fewer, one for each row of a batch
 } nll_job;
 
 static osh_status nll_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

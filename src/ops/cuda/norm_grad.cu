@@ -73,7 +73,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-template <class T> struct norm_weight_back { // returns the term dy n of dw for one element
+template <class T> struct norm_weight_back { // term dy n of the gradient of w, for one element
     const float *dy, *r, *mean; // mean NULL: the mean is 0
     const T *x;
     int64_t D;

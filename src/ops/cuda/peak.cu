@@ -15,7 +15,7 @@ static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
     size_t each = osh_dtype_bytes(t->dtype);
-    char *block = NULL; // own: the first elements of t
+    char *block = NULL; // own: FILL random values or fewer, the first elements of t
 
     block = static_cast<char *>(osh_alloc(cx, (size_t)have * each));
     if (!block) OSH_TRY(OSH_E_NOMEM);

@@ -20,8 +20,8 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: packs (pack.cuh) of
-                                                       // a half of a head; 0: single elements are
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: packs (pack.cuh) in
+                                                       // half of a head; 0: single elements are
                                                        // read
     float scaling;
     bool interleaved, f32;

@@ -9,7 +9,7 @@
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // threads of a block, and tokens that it examines at a time
+enum { ROUTES = 256 }; // threads of a block; also the tokens that a block examines at a time
 
 template <class T>
 static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)

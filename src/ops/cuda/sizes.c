@@ -26,8 +26,8 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
     (void)dt; // the result is for the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
-    /* The result is the larger of two cases: W is cast in panels, or W is used as a whole. The
-     * dtype of W, which is not known to this function, decides. */
+    /* If W has the dtype of x, W is used as a whole; if not, W is cast in panels. This function
+     * does not know the dtype of W, so the result is the larger of the two cases. */
     int64_t whole = osh_linear_panel_rows(n_tokens, O) * O,
             part = osh_linear_panel_rows(n_tokens, step) * step;
     size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));

@@ -8,7 +8,7 @@ extern "C" {
 #include "ops/cuda/cuda.h"
 
 /* ---- factors.cu: Hessians of few columns, computed without cuSOLVER ---- */
-enum { OSH_FACTORS_SIDE = 64 }; // columns of a block of a Hessian
+enum { OSH_FACTORS_SIDE = 64 }; // columns of a block column of a Hessian
 enum {
     OSH_FACTORS_A,
     OSH_FACTORS_LEFT,
@@ -42,9 +42,9 @@ int64_t osh_hessian_parts(int64_t n_tokens); // number of parts that are compute
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // rows of a slab (gptq_target.cu)
 
-int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the rows of a panel of linear.cu
-                                                         // whose rows have `width` elements, at
-                                                         // most n
+int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the rows of a panel of
+                                                         // linear.cu: at most n; a row has `width`
+                                                         // elements
 
 enum { OSH_ATTENTION_SCORES = 128 << 20 }; // most bytes of the scores of attention.cu, unless the
                                            // scores of one query need more

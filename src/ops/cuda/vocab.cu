@@ -70,7 +70,7 @@ osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, vo
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, end = 0, V = a->in[1]->shape[0];
-    osh_tile *t = NULL; // own: each tile is a panel of rows
+    osh_tile *t = NULL; // own: panels of rows
 
     OSH_TRY(osh_tiles_new(cx, &t, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_VOCAB_ROWS));
     for (int64_t i = 0; i < n_tiles; i = end) {
