@@ -165,7 +165,7 @@ size_t osh_kl_sum_lists(int64_t N);
 /* ---- attributes of the model ops ---- */
 typedef struct {
     double eps;
-    int64_t head_dim; /* 0: norm of a whole row; else of each head (q_norm, k_norm) */
+    int64_t head_dim; /* 0: a whole row is normalized; else each head (q_norm, k_norm) */
     double offset;    /* number added to the weight (Gemma: 1) */
     bool late;        /* true: rounds once, after the product with w (Gemma, OLMo) */
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
