@@ -1,5 +1,5 @@
-/* absent.c - defines the functions of gpu.h in a binary without CUDA. Those that can fail return
- * OSH_E_UNSUPPORTED. */
+/* absent.c - defines the functions of gpu.h in a binary without CUDA. Functions that can fail
+ * return OSH_E_UNSUPPORTED. */
 #include "gpu/gpu.h"
 #ifndef OSH_CUDA_BUILT
 

@@ -1,11 +1,16 @@
 /* blas.cu - multiplies with cuBLASLt, and computes Cholesky factors and inverses of triangles with
  * cuSOLVER.
  *
- * Both libraries are opened when the GPU is opened; a machine without GPU does not need them.
+ * Both libraries are opened when the GPU is opened, so a machine without a GPU does not need the
+ * libraries.
  *
- * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is computed as C^T =
- * B^T A^T. F32 is multiplied in F32 (pedantic) unless the caller asks for TF32. A sum is never
- * split over blocks, because these would add up in changing order. */
+ * cuBLASLt is column-major and reads a row-major C [m, n] as C^T [n, m], so C = A B is computed as
+ * C^T = B^T A^T. F32 is multiplied in F32 (cuBLASLt's pedantic mode) unless the caller asks for
+ * TF32. A sum is never split over thread blocks, because they would add their parts in changing
+ * order.
+ *
+ * A plan is the algorithm and the descriptors of cuBLASLt for one shape of product. Plans are kept
+ * and used again. */
 #include "gpu/state.h"
 
 #include <cublasLt.h>
@@ -13,14 +18,15 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* MAX_PLANS: the batches of a run may differ in shape. 64 batches of a model with four widths have
- * about 600 shapes, its solves 210 more. If there are MAX_PLANS plans, a new one replaces the
- * oldest. */
+/* MAX_PLANS: largest number of plans that are kept; then a new plan replaces the oldest. The
+ * batches of a run may differ in shape: 64 batches of a model with four widths need about 600
+ * plans, the solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // bytes; no algorithm needs more
-enum { ANSWERS = 4 }; // number of algorithms of cuBLASLt's list that are tried
+enum { MAX_ALIGN = 16 }; // bytes; no algorithm needs a larger alignment
+enum { ANSWERS = 4 }; // number of algorithms that cuBLASLt is asked for; the first that fits is
+                      // used
 
-/* Functions of each library that this file calls. */
+/* Functions of cuBLASLt and of cuSOLVER that this file calls. */
 #define LT_CALLS(CALL)                                                                             \
     CALL(cublasLtGetVersion) CALL(cublasLtCreate) CALL(cublasLtDestroy) CALL(cublasLtMatmul)       \
     CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy)                                 \
@@ -34,27 +40,28 @@ enum { ANSWERS = 4 }; // number of algorithms of cuBLASLt's list that are tried
     CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
     CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
-/* Key of a plan: the properties that decide the algorithm of a product. n_like 0: the algorithm is
- * chosen for n_batch, which is above 1. */
+/* Key of a plan: all properties of a product that decide the algorithm. n_like is the batch size
+ * for which the algorithm is chosen; 0 means n_batch. */
 typedef struct shape {
     int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
 typedef struct plan {
-    struct plan *next; // view: next plan of the same bucket
+    struct plan *next; // view: next plan of the same hash bucket
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // own: matrices in cuBLASLt's order: `first` is b,
-                                             // `second` is a
+    cublasLtMatrixLayout_t c, first, second; // own: descriptors of the matrices; cuBLASLt's first
+                                             // operand is b, the second is a
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
-    bool one_by_one;  // the algorithm does not support a batch of this size
-    bool lenient;     // the product is F32 in the default mode: no pedantic algorithm exists
+    bool one_by_one;  // the algorithm does not support a batch of key.n_batch products
+    bool lenient;     // the product of F32 uses the default mode, because cuBLASLt has no pedantic
+                      // algorithm
 } plan;
 
 struct osh_cuda_blas {
-    void *lt_file, *solver_file; // own: handles of the two libraries (dlopen)
+    void *lt_file, *solver_file; // own: handles that dlopen returned
 #define CALL(name) decltype(&::name) name;
     LT_CALLS(CALL)
     SOLVER_CALLS(CALL)
@@ -62,7 +69,7 @@ struct osh_cuda_blas {
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
     plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
-    plan *buckets[BUCKETS];      // view: lists of plans, by the hash of their shape
+    plan *buckets[BUCKETS];      // view: linked lists of plans, by the hash of the key
     int64_t n_plans;             // number of plans created so far
     const plan *latest;          // view: plan of the last product
     pthread_mutex_t lock;        // protects the plans
@@ -70,10 +77,10 @@ struct osh_cuda_blas {
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* Opens the first version that exists on the loader's paths or in the toolkit's usual directory.
- * The library stays in memory after dlclose, because driver and libraries keep pointers into each
- * other until the process ends. If no version can be opened, the error names the missing
- * dependency, or else the first version. */
+/* Opens a CUDA library: the first version that exists on the loader's paths or in the toolkit's
+ * usual directory. The library remains in memory after dlclose, because the driver and the
+ * libraries keep pointers into each other until the process ends. If no version can be opened, the
+ * error names the missing dependency, or else the first version. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -103,8 +110,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* Called after a call of a library failed. Fails with the error of CUDA, which gives the reason.
- * Returns OSH_OK if CUDA has no error. */
+/* Reports the error of CUDA after a call of cuBLASLt or cuSOLVER failed, because that error gives
+ * the reason. Returns OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -130,7 +137,8 @@ static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream)
 {
     static const char *const lt_versions[] = {"13", "12", NULL};
-    static const char *const solver_versions[] = {"12", "11", NULL}; // CUDA 13, CUDA 12
+    static const char *const solver_versions[] = {"12", "11", NULL}; // version numbers in CUDA 13
+                                                                     // and in CUDA 12
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = NULL; // own
     int solver = 0;
@@ -156,7 +164,7 @@ osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cud
     *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100,
                         lt % 100, solver / 1000, solver / 100 % 10, solver % 100);
     if (!*text) OSH_TRY(OSH_E_NOMEM);
-    *out = l, l = NULL; // give
+    *out = l, l = NULL; // give: the caller owns l
 done:
     osh_cuda_blas_close(cx, l);
     return rc;
@@ -189,8 +197,8 @@ static cudaDataType_t blas_type(int32_t dtype)
     return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Returns the alignment in bytes that every row of every matrix has. It does not depend on the
- * position of the first row. */
+/* Returns the alignment in bytes that every row of every matrix of the batch has. At most
+ * MAX_ALIGN. */
 static int32_t mat_align(const osh_cuda_mat *x)
 {
     size_t all =
@@ -202,7 +210,7 @@ typedef struct extent {
     int64_t rows, cols, ld;
 } extent;
 
-/* Describes a row-major [rows, cols] as the column-major [cols, rows]. */
+/* Describes a row-major matrix [rows, cols] to cuBLASLt as a column-major matrix [cols, rows]. */
 static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out,
                              int32_t dtype, extent e)
 {
@@ -229,8 +237,8 @@ done:
     return rc;
 }
 
-/* Sets the plan to the first algorithm of cuBLASLt's list that runs in the workspace. *found is
- * false if there is none. */
+/* Sets the plan's algorithm to the first of cuBLASLt's list that runs in OSH_CUDA_WORKSPACE bytes.
+ * *found is false if the list has no such algorithm. */
 static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -284,8 +292,8 @@ done:
     return rc;
 }
 
-/* Selects the algorithm of the plan. F32 uses the pedantic mode. If it has no algorithm, F32 uses
- * the default mode, which does not use TF32 either. */
+/* Chooses the algorithm of the plan. F32 uses the pedantic mode. If the pedantic mode has no
+ * algorithm, F32 uses the default mode, which does not use TF32 either. */
 static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -302,7 +310,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // after the loss of the GPU there is no algorithm either
+    if (!found) { // also true after a fatal error of the GPU, which gpu_check reports
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -313,7 +321,8 @@ done:
     return rc;
 }
 
-/* Sets the batch size of the plan to n. *ok is false if the algorithm does not support it. */
+/* Sets the batch size of the plan to n. *ok is false if the plan's algorithm does not support the
+ * batch size. */
 static osh_status plan_try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -327,9 +336,9 @@ done:
     return rc;
 }
 
-/* Sets the batch size of a plan whose algorithm was chosen for n_like. The algorithm must also
- * support a batch of 1. If the one for n_like does not, all batch sizes use the algorithm that is
- * chosen for a batch of 1. */
+/* Sets the batch size of a plan from n_like, for which the algorithm was chosen, to n_batch. The
+ * algorithm must also support a batch of 1, so that one algorithm is used for all batch sizes. If
+ * it does not, all batch sizes use the algorithm for a batch of 1. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -337,7 +346,7 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the layouts now describe a batch of 1
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size to 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
@@ -376,7 +385,7 @@ static plan **plan_bucket(osh_cuda_blas *l, const shape *s)
     return &l->buckets[h % BUCKETS];
 }
 
-/* Returns an empty slot for a new plan. Frees the oldest plan if all slots are used. */
+/* Returns an empty slot for a new plan. Frees the oldest plan if no slot is empty. */
 static plan *plan_slot(osh_cuda_blas *l)
 {
     plan *p = &l->plans[l->n_plans % MAX_PLANS];
@@ -391,7 +400,7 @@ static plan *plan_slot(osh_cuda_blas *l)
 static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p points to the plans of one bucket
+    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p runs over the plans of one bucket
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);
@@ -404,7 +413,8 @@ done:
     return rc;
 }
 
-/* Counts the detours of a plan and logs the first one of each kind. */
+/* Counts a product that uses a slower way (osh_cuda_detour). Logs the first product of each
+ * kind. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;
@@ -412,12 +422,13 @@ static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
         osh_log(
             cx, OSH_LOG_WARN,
             "cuBLASLt has no pedantic algorithm for a product [%lld, %lld] x [%lld, %lld] of F32:"
-            " its default is taken",
+            " the product uses the default mode",
             (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
     if (p->one_by_one && osh_gpu_detour(gpu, OSH_DETOUR_BATCH, s->n_batch))
         osh_log(cx, OSH_LOG_WARN,
-                "cuBLASLt takes no batch of %lld with the algorithm of %lld for a product"
-                " [%lld, %lld] x [%lld, %lld]: one by one",
+                "cuBLASLt does not support a batch of %lld with the algorithm for a batch of"
+                " %lld, for a product [%lld, %lld] x [%lld, %lld]: the products are"
+                " computed one by one",
                 (long long)s->n_batch, (long long)s->n_like, (long long)s->m, (long long)s->k,
                 (long long)s->k, (long long)s->n);
 }
@@ -534,7 +545,7 @@ static osh_status triangle_check_room(osh_ctx *cx, const osh_cuda_triangle *t, s
 {
     if (wanted <= t->room_bytes) return OSH_OK;
     return osh_fail(cx, OSH_E_INTERNAL,
-                    "cuSOLVER wants %zu bytes for a triangle of %lld, there are %zu", wanted,
+                    "cuSOLVER needs %zu bytes for a triangle of %lld rows, there are %zu", wanted,
                     (long long)t->n, t->room_bytes);
 }
 
@@ -566,8 +577,8 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
     SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
                                t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // waits for the GPU, so host_work
-                                                               // may be freed
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // triangle_verdict waits for the
+                                                               // GPU, so host_work may be freed
 done:
     osh_free(cx, host_work);
     return rc;

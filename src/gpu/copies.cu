@@ -7,9 +7,10 @@
  *   page-locked blocks of values ──────────────────► stream of the lane IN        move
  *                                ◄────────────────── stream of the lane OUT       move
  *
- * Several small copies share a piece and are not timed. The GPU's clock measures the time of all
- * others. A copy counts as hidden if the compute stream had work when the copy was queued. The
- * hidden part of a move is the part that was finished when the work began to wait for it. */
+ * A lane is a stream for copies of values (tensor/device.h). Several small copies share a piece of
+ * a ring and are not timed. The GPU's clock measures the time of all other copies. A copy counts as
+ * hidden if the compute stream had work when the copy was queued. The hidden part of a move is the
+ * time from its begin until the work began to wait for the move. */
 #include "gpu/state.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
@@ -42,7 +43,8 @@ void osh_gpu_ring_deinit(osh_gpu_ring *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-/* Returns n <= OSH_GPU_PIECE bytes of the ring that no copy uses. Waits for them. */
+/* Sets *out to n <= OSH_GPU_PIECE bytes of the ring that no copy uses. Waits until a piece is
+ * free. */
 static osh_status ring_take(osh_ctx *cx, osh_gpu_ring *r, char **out, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -58,7 +60,7 @@ done:
 }
 
 /* ---- time ---- */
-/* Waits for a timed copy and adds its time to the counters. */
+/* Waits for a timed copy and adds the time of the copy to the counters. */
 static osh_status copy_harvest(osh_ctx *cx, osh_gpu *c, osh_gpu_copy *t)
 {
     osh_status rc = OSH_OK;
@@ -81,7 +83,8 @@ done:
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which is no failure here
+    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which means only that the stream
+                                       // has work
     return yes;
 }
 
@@ -90,16 +93,17 @@ typedef struct copying {
     const void *from;
     size_t n;
     cudaMemcpyKind kind;
-    bool hidden; // the compute stream had work when the copy was queued
+    bool hidden; // true if the compute stream had work when the copy was queued
 } copying;
 
-/* Queues one copy on the stream of the ring and counts it. A large copy is timed. */
+/* Queues one copy on the stream of the ring and adds the bytes to the counters. A copy of
+ * TIMED_BYTES or more is timed. */
 static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const copying &x)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
     cudaStream_t s = ahead ? c->copy : c->compute;
-    osh_gpu_copy *t = NULL; // view: element of r
+    osh_gpu_copy *t = NULL; // view: element of r->timed
 
     pthread_mutex_lock(&c->lock);
     (ahead                              ? c->count.ahead_bytes
@@ -121,7 +125,7 @@ done:
     return rc;
 }
 
-/* Waits for a timed move and adds its time to the counters. */
+/* Waits for a timed copy of a lane and adds the time of the copy to the counters. */
 static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_move *m)
 {
     osh_status rc = OSH_OK;
@@ -132,7 +136,7 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        // A negative time means that the copy ended before the work waited.
+        // A negative time means that the copy ended before the work began to wait.
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
@@ -165,7 +169,7 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
     return rc;
 }
 
-/* ---- the calls of the type ---- */
+/* ---- functions of osh_device_type ---- */
 static size_t piece_bytes(size_t n) { return n < OSH_GPU_PIECE ? n : (size_t)OSH_GPU_PIECE; }
 
 /* Copies host memory to the GPU through the pieces of a ring. The caller holds the lock of the
@@ -188,8 +192,9 @@ done:
     return rc;
 }
 
-/* Reads a file in whole blocks into the pieces of a ring and copies them to the GPU. If the file is
- * open for direct reads, they bypass the page cache. The caller holds the lock of the ring. */
+/* Reads the bytes of f in whole blocks into the pieces of a ring and copies the bytes to the GPU.
+ * If the file is open for direct reads, the reads bypass the page cache. The caller holds the lock
+ * of the ring. */
 static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const osh_gpu_read *f)
 {
     osh_status rc = OSH_OK;
@@ -198,7 +203,8 @@ static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, cons
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // a whole piece begins at a page boundary
+        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // takes a whole piece, because direct
+                                                         // reads need an address at a page boundary
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
                            {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
@@ -209,7 +215,8 @@ done:
     return rc;
 }
 
-/* Does the work of osh_gpu_follow. The caller holds the lock of the ring that put_ahead uses. */
+/* Makes the copy stream wait for the work queued so far. The caller holds the lock of the ring
+ * c->ahead. */
 static osh_status copies_follow(osh_ctx *cx, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
@@ -278,8 +285,7 @@ static osh_status put_ahead_locked(osh_ctx *cx, osh_gpu *c, char *to, const char
                                    size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    bool hidden = compute_is_busy(c); // computed before the copy stream begins to wait for the
-                                      // compute stream
+    bool hidden = compute_is_busy(c); // read before the copy stream waits for the compute stream
     OSH_TRY(copies_follow(cx, c));
     if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes))
         OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
@@ -319,7 +325,7 @@ static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from
     osh_status rc = OSH_OK;
     osh_gpu_ring *r = &c->ring;
     struct { char *room; int piece; } under_way[2] = {};
-    size_t asked = 0, have = 0; // bytes
+    size_t asked = 0, have = 0; // bytes that were requested, and bytes that have arrived
     int n_asked = 0, n_have = 0;
 
     while (have < n_bytes) {
@@ -446,7 +452,7 @@ static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, 
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
     osh_gpu_lane *l = &c->lane[lane];
-    // view.
+    // view: element of l->timed; NULL: the copy is not timed
     osh_gpu_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_GPU_MOVES] : NULL;
 
     cudaSetDevice(c->ordinal);
@@ -489,13 +495,13 @@ static void *gpu_take(osh_device *d, size_t n_bytes)
     void *p = NULL;
     (void)osh_cuda_stream(d); // makes the GPU current in this thread
     if (cudaMalloc(&p, n_bytes ? n_bytes : 1) == cudaSuccess) return p;
-    (void)cudaGetLastError(); // clears the error, which the caller reports
+    (void)cudaGetLastError(); // clears the error; the caller reports the failure
     return NULL;
 }
 
 static void gpu_give(osh_device *d, void *p)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure was reported by an earlier call
+    cudaStreamSynchronize(osh_cuda_stream(d)); // errors were reported by earlier calls
     cudaFree(p);
 }
 

@@ -1,14 +1,14 @@
-/* device.cu - opens and closes a GPU: with one allocation for the arena, one stream for all work
- * and one for copies during the work. It also makes page-locked host memory and measures times
- * between marks. */
+/* device.cu - opens and closes a GPU. An open GPU has one allocation for the arena, one stream for
+ * all work and one stream for copies during the work. The file also allocates page-locked host
+ * memory and measures the time between two marks. */
 #include "gpu/state.h"
 
 #include "base/nvml.h"
 
 bool osh_cuda_built(void) { return true; }
 
-/* Makes GPU `ordinal` current. Fails if there is no driver, if it is too old, or if it has no such
- * GPU. */
+/* Makes GPU `ordinal` current. Fails if there is no driver, if the driver is too old, or if the
+ * machine has no such GPU. */
 static osh_status gpu_find(osh_ctx *cx, int ordinal)
 {
     osh_status rc = OSH_OK;
@@ -46,7 +46,7 @@ bool osh_cuda_present(void)
     int driver = 0, n = 0;
     bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
                cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-    (void)cudaGetLastError(); // clears the error, which is an expected result here
+    (void)cudaGetLastError(); // clears the error, which only means that there is no GPU
     return yes;
 }
 
@@ -60,11 +60,11 @@ done:
     return rc;
 }
 
-/* A kernel that is never launched: reading its attributes fails if this binary has no code for the
+/* No call launches this kernel. Reading its attributes fails if this binary has no code for the
  * GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 
-/* Reads the properties of the GPU, opens its libraries and sets d->text. */
+/* Reads the properties of the GPU, opens cuBLASLt and cuSOLVER, and sets d->text. */
 static osh_status gpu_describe(osh_ctx *cx, osh_device *d, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
@@ -95,7 +95,8 @@ done:
     return rc;
 }
 
-/* Allocates the arena, the workspace and the rings. If n_bytes is 0, allocates nothing. */
+/* Allocates the arena, the workspace and the rings of page-locked memory. If n_bytes is 0,
+ * allocates nothing. */
 static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +104,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
 
     if (!n_bytes) return OSH_OK;
     if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); // clears the error, which is reported below
+        (void)cudaGetLastError(); // clears the error, which OSH_FAIL below reports
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
         OSH_FAIL(cx, OSH_E_NOMEM, "the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
                  c->ordinal, free_bytes, total, n_bytes);
@@ -128,7 +129,7 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
-    osh_gpu *c = NULL;    // view: d owns it
+    osh_gpu *c = NULL;    // view: the private data of d
 
     OSH_TRY(gpu_find(cx, ordinal));
     OSH_NEW(cx, d, 1);
@@ -147,7 +148,7 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     OSH_CUDA(cx, cudaEventCreateWithFlags(&c->copied, cudaEventDisableTiming));
     OSH_TRY(gpu_describe(cx, d, c));
     OSH_TRY(gpu_take_memory(cx, d, c, n_bytes));
-    *out = d, d = NULL; // give
+    *out = d, d = NULL; // give: the caller owns d
 done:
     if (rc) osh_note(cx, "opening the device cuda:%d", ordinal);
     if (d) osh_gpu_close(cx, d);
@@ -156,7 +157,8 @@ done:
 
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data);
 
-/* Also closes a GPU whose opening failed. Failures are ignored: an earlier call reported them. */
+/* Closes a GPU, also if its opening failed. Ignores failures, because earlier calls reported
+ * them. */
 void osh_gpu_close(osh_ctx *cx, osh_device *d)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -194,7 +196,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     OSH_NEW(cx, p, 1);
     p->n_bytes = n_bytes;
     if (cudaError_t e = cudaHostAlloc(&p->data, n_bytes ? n_bytes : 1, cudaHostAllocDefault)) {
-        (void)cudaGetLastError(); // clears the error, which is reported below
+        (void)cudaGetLastError(); // clears the error, which the next lines report
         if (e == cudaErrorMemoryAllocation)
             OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate %zu bytes of page-locked memory", n_bytes);
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
@@ -203,13 +205,14 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give
+    p = NULL; // give: c->pinned owns p
 done:
     osh_free(cx, p);
     return rc;
 }
 
-/* Unlocks or frees the block at `data`. Does nothing for NULL or an unknown address. */
+/* Unlocks or frees the block of page-locked memory at `data`. Does nothing for NULL or an unknown
+ * address. */
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -238,7 +241,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     OSH_NEW(cx, p, 1);
     p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
     if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
-        (void)cudaGetLastError(); // clears the error, which is reported below
+        (void)cudaGetLastError(); // clears the error, which the next lines report
         bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem ||
                        e == cudaErrorNotSupported || e == cudaErrorHostMemoryAlreadyRegistered ||
                        e == cudaErrorInvalidValue;
@@ -249,7 +252,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give
+    p = NULL; // give: c->pinned owns p
 done:
     osh_free(cx, p);
     return rc;
@@ -257,7 +260,7 @@ done:
 
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure was reported by an earlier call
+    cudaStreamSynchronize(osh_cuda_stream(d)); // errors were reported by earlier calls
     cudaStreamSynchronize(osh_gpu_of(d)->copy);
     (void)osh_gpu_lanes_wait(osh_gpu_of(d));
     pinned_release(cx, d, data);
@@ -274,7 +277,7 @@ osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
     OSH_NEW(cx, m, 1);
     OSH_CUDA(cx, cudaEventCreateWithFlags(&m->event, cudaEventDefault));
     OSH_CUDA(cx, cudaEventRecord(m->event, osh_cuda_stream(d)));
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // give: the caller owns m
 done:
     osh_cuda_mark_free(cx, m);
     return rc;

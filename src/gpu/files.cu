@@ -1,12 +1,13 @@
 /* files.cu - reads files into GPU memory.
  *
- *   the disk ──cuFile──► slot of the stage ──► destination   whole blocks, then the bytes asked for
- *   the disk ──pread──► page-locked piece ──► destination    without a stage, or if cuFile fails
+ *   the disk ──cuFile──► slot of the stage ──► destination   whole blocks; then the requested bytes
+ *   the disk ──pread──► page-locked piece ──► destination    if there is no stage or cuFile fails
  *
  * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
- * KiB. It moves all other bytes through buffers of its own. Tensors begin anywhere in a file,
- * blocks of the arena at multiples of 512. So slots are filled with whole blocks, and a copy inside
- * the GPU moves the requested bytes to their destination. */
+ * KiB. cuFile reads all other bytes through buffers of its own. Tensors begin at any byte of a
+ * file, and blocks of the arena begin at multiples of 512 bytes. So cuFile reads whole blocks of 4
+ * KiB into a slot of the stage, and a copy inside the GPU moves the requested bytes to their
+ * destination. */
 #include "gpu/state.h"
 
 extern "C" {
@@ -18,10 +19,10 @@ static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYT
               "slots, alignment, verdict");
 
 struct osh_cuda_file {
-    osh_gpu *c;     // view
-    osh_file *f;    // view
+    osh_gpu *c;     // view: the open GPU
+    osh_file *f;    // view: the file
     void *handle;   // own: handle of cuFile; NULL: the host reads the file
-    bool refused;   // the host reads the file from now on; protected by c->lock
+    bool refused;   // true: cuFile failed, so the host reads the rest; protected by c->lock
 };
 
 /* ---- the decision for cuFile ---- */
@@ -31,9 +32,9 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // the call creates the GPU's context
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
         osh_error_clear(cx);
-        return false; // osh_cuda_open will report the error
+        return false; // osh_cuda_open, called later, reports the error
     }
     if (!room)
         snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
@@ -41,7 +42,8 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
         snprintf(why, sizeof why, "the kernel has no module nvidia-fs");
     else if (osh_cufile_open(cx, why, sizeof why) && !osh_cufile_has_module())
         osh_log(cx, OSH_LOG_WARN,
-                "the kernel has no module nvidia-fs: cuFile may go through host memory itself");
+                "the kernel has no module nvidia-fs: cuFile itself may copy through host"
+                " memory");
     if (why[0])
         osh_log(cx, asked ? OSH_LOG_WARN : OSH_LOG_INFO,
                 "files are read to the GPU through page-locked host memory,"
@@ -56,7 +58,7 @@ osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
     osh_gpu_stage *s = &osh_gpu_of(d)->stage;
     char why[128];
     s->asked = !strcmp(wish, "true");
-    // a block at the end of the arena
+    // OSH_LIFE_SHORT: a block at the end of the arena
     s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT);
     if (!s->block) OSH_TRY(OSH_E_NOMEM);
     s->base = (char *)osh_file_align(s->block);
@@ -64,7 +66,7 @@ osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
     for (int i = 0; i < OSH_GPU_SLOTS; i++)
         OSH_CUDA(cx, cudaEventCreateWithFlags(&s->slots[i].copied, cudaEventDisableTiming));
     if (int64_t code = osh_cufile_lock(s->base, OSH_GPU_SLOTS * OSH_GPU_SLOT))
-        osh_log(cx, OSH_LOG_INFO, "cuFileBufRegister: %s: reads go through its own buffers",
+        osh_log(cx, OSH_LOG_INFO, "cuFileBufRegister: %s: cuFile reads through its own buffers",
                 osh_cufile_text(code, why, sizeof why));
     else s->locked = true;
 done:
@@ -83,7 +85,8 @@ void osh_gpu_stage_deinit(osh_gpu *c)
 
 /* ---- files ---- */
 
-/* Lets the host read the file from now on. Logs the reason for the first such file of a GPU. */
+/* Marks the file, so that the host reads the rest of the file. Logs the reason for the first such
+ * file of a GPU. */
 static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what,
                         const char *why)
 {
@@ -96,7 +99,7 @@ static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, cons
                 osh_file_path(f->f), what, why);
 }
 
-/* True if cuFile, not the host, reads the file. */
+/* True if cuFile reads the file, false if the host does. */
 static bool file_is_direct(osh_cuda_file *f)
 {
     pthread_mutex_lock(&f->c->lock);
@@ -123,7 +126,7 @@ osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, o
             file_refuse(cx, file, level, "cuFileHandleRegister",
                         osh_cufile_text(code, why, sizeof why));
     }
-    *out = file, file = NULL; // give
+    *out = file, file = NULL; // give: the caller owns file
 done:
     osh_free(cx, file);
     return rc;
@@ -142,7 +145,7 @@ void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
 }
 
 /* ---- reading ---- */
-/* Returns the index of a free slot. Waits until one is free. */
+/* Returns the index of a free slot of the stage. Waits until a slot is free. */
 static int slot_take(osh_gpu_stage *s)
 {
     int i = 0;
@@ -164,8 +167,8 @@ static void slot_give(osh_gpu_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads the blocks that contain [at, at + n_bytes) into a slot. Returns false if cuFile failed: the
- * host then reads these bytes and all later ones. */
+/* Reads the blocks that contain bytes [at, at + n_bytes) of the file into a slot. Returns false if
+ * cuFile failed; then the host must read these bytes and all later bytes of the file. */
 static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
@@ -178,16 +181,20 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                osh_cufile_text(k, why, sizeof why)),
                    false;
-        if (begin + have + k >= at + (int64_t)n_bytes) return true; // the last block may be partial
+        if (begin + have + k >= at + (int64_t)n_bytes) return true; // all requested bytes are
+                                                                    // there; the last block may be
+                                                                    // partial
         if (k < block)
-            return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead", "less than a block came"), false;
+            return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
+                               "cuFile returned less than a block"),
+                   false;
         have += k / block * block; // the next read begins at a block boundary
     }
     return true;
 }
 
-/* Reads as many bytes of r as one slot can hold and copies them to their destination. *n: number of
- * bytes; 0: the host must read them. */
+/* Reads bytes of r, as many as one slot can hold, and copies them to their destination. Sets *n to
+ * the number of bytes; 0 means that cuFile failed and the host must read the bytes. */
 static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -197,7 +204,8 @@ static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r
     size_t lead = (size_t)(r->at % OSH_BLOCK_BYTES), room = OSH_GPU_SLOT - lead;
     int slot = slot_take(s);
     *n = r->n_bytes < room ? r->n_bytes : room;
-    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // the slot's last copy is done
+    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // waits until the last copy out of
+                                                               // the slot is done
     if (!slot_fill(cx, f, slot, *n, r->at)) {
         *n = 0;
         goto done;
@@ -217,7 +225,7 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
                               bool ahead)
 {
     osh_status rc = OSH_OK;
-    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes that are still to be read
+    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes that are not yet read
     bool direct = file_is_direct(f);
     size_t n = 1;
     cudaSetDevice(f->c->ordinal);

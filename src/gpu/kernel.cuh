@@ -1,11 +1,11 @@
-/* kernel.cuh - macros and functions that all kernels use: launches, narrow floats, reductions in a
- * fixed order.
+/* kernel.cuh - macros and functions that all kernels use: launches, conversions of 16-bit floats,
+ * sums and maxima in a fixed order.
  *
  * Every kernel can also run on the emulated GPU of the tests (tests/play: one block at a time, its
- * threads as fibers). So it is launched with OSH_LAUNCH, declares dynamic shared memory with
- * OSH_DYNAMIC_SHARED, and all threads of a block or warp reach its barriers and warp calls. PTX is
- * allowed only in wrappers that have a plain version under OSH_PLAY. No sum depends on the order in
- * which blocks run: there is no atomic addition of floats. */
+ * threads as fibers). So every kernel is launched with OSH_LAUNCH and declares dynamic shared
+ * memory with OSH_DYNAMIC_SHARED. All threads of a block reach each barrier, and all threads of a
+ * warp reach each warp call. PTX is allowed only in wrappers that have a plain version under
+ * OSH_PLAY. No sum depends on the order in which blocks run: no kernel adds floats atomically. */
 #ifndef OSH_KERNEL_CUH
 #define OSH_KERNEL_CUH
 #include <cuda_runtime.h>
@@ -16,9 +16,10 @@
 
 #include "gpu/runtime.h"
 
-#ifndef OSH_PLAY // in tests, cuda_runtime.h of tests/play defines these macros for the emulated GPU
-/* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...). A kernel name with commas
- * needs parentheses. The caller checks the launch with OSH_CUDA(cx, cudaGetLastError()). */
+#ifndef OSH_PLAY // the tests define these macros for the emulated GPU, in tests/play/cuda_runtime.h
+/* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...) launches a kernel. A kernel
+ * name with commas needs parentheses. The caller checks the launch with OSH_CUDA(cx,
+ * cudaGetLastError()). */
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
     do {                                                                                           \
         auto kernel_ = kernel;                                                                     \
@@ -27,10 +28,11 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                             \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                               \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
-#define OSH_CU_APART __noinline__ // for functions with many callers: one copy per kernel
+#define OSH_CU_APART __noinline__ // for functions with many callers: a kernel contains one copy
+                                  // instead of one per call
 #else
-#define OSH_CU_APART __attribute__((noinline)) // the emulated GPU; a macro __noinline__ would break
-                                               // host headers
+#define OSH_CU_APART __attribute__((noinline)) // on the emulated GPU; a macro named __noinline__
+                                               // would break host headers
 #endif
 
 /* Storage types of the compute dtypes. */
@@ -45,7 +47,8 @@ __device__ inline float osh_cu_load(osh_bf16_t x)
 }
 __device__ inline void osh_cu_store(float *to, float x) { *to = x; }
 __device__ inline void osh_cu_store(double *to, float x) { *to = x; }
-__device__ inline void osh_cu_store(osh_bf16_t *to, float f) // ties to even; a NaN stays a NaN
+__device__ inline void osh_cu_store(osh_bf16_t *to, float f) // rounds to nearest, ties to even; a
+                                                             // NaN gives a NaN
 {
     uint32_t u = __float_as_uint(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) to->bits = (uint16_t)((u >> 16) | 0x40);
@@ -65,7 +68,7 @@ __device__ inline bool osh_cu_is_finite(float x)
 {
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
-/* Rounds f to T. */
+/* Returns f rounded to T. */
 template <class T> __device__ inline float osh_cu_round(float f)
 {
     T t;
@@ -73,10 +76,11 @@ template <class T> __device__ inline float osh_cu_round(float f)
     return osh_cu_load(t);
 }
 
-/* A small vector of any dtype in GPU memory. A kernel that reads it switches on the dtype for each
- * element; that is cheaper than a copy of the kernel for every combination of dtypes. */
+/* A small vector of any dtype in GPU memory, such as a bias. Kernels read elements with osh_cu_at,
+ * which switches on the dtype for each element. This is cheaper than a copy of the kernel for every
+ * combination of dtypes. */
 typedef struct osh_cu_vector {
-    const void *data; // NULL: there is no vector
+    const void *data; // NULL: no vector
     osh_dtype dtype;
 } osh_cu_vector;
 
@@ -95,15 +99,15 @@ __device__ inline float osh_cu_at(const osh_cu_vector &v, int64_t i)
     }
 }
 
-/* x = c tanh(x / c), rounded after each step. */
+/* x = c tanh(x / c), rounded to T after each step. */
 template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
 {
     float t = osh_cu_round<T>(__fdiv_rn(osh_cu_load(*x), c));
     osh_cu_store(x, __fmul_rn(osh_cu_round<T>(tanhf(t)), c));
 }
 
-/* Return the sum or the maximum over the warp. All lanes get the same result, because a butterfly
- * adds in a fixed order. */
+/* Return the sum (osh_cu_warp_sum) or the maximum (osh_cu_warp_max) of x over the warp. All lanes
+ * get the same result, because a butterfly adds in a fixed order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {
     for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -125,7 +129,8 @@ __device__ inline float osh_cu_warp_max(float x)
         default: { typedef float T; __VA_ARGS__; } break;                                          \
         }                                                                                          \
     } while (0)
-/* Does the same as OSH_CU_BY_DTYPE for the dtypes that a stored weight may have. */
+/* Does the same as OSH_CU_BY_DTYPE for the dtypes that a stored weight may have, which include
+ * F64. */
 #define OSH_CU_BY_STORED(dt, T, ...)                                                               \
     do {                                                                                           \
         switch (dt) {                                                                              \

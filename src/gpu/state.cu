@@ -1,7 +1,7 @@
-/* state.cu - properties and counters of an open GPU, and the messages of its errors. */
+/* state.cu - properties and counters of an open GPU, and messages of CUDA errors. */
 #include "gpu/state.h"
 
-/* True if the process can no longer use the GPU after this error. */
+/* True if the process cannot use the GPU any more after error e. */
 static bool error_is_fatal(cudaError_t e)
 {
     switch (e) {
@@ -38,15 +38,15 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
 cudaStream_t osh_cuda_stream(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);
-    cudaSetDevice(c->ordinal); // for this thread; a failure shows in later calls
+    cudaSetDevice(c->ordinal); // makes the GPU current in this thread; later calls report a failure
     return c->compute;
 }
 
 int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_multiprocessors; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* Peak TFLOP/s of dense F32 and TF32 products: A100 20 and 156, H100 67 and 495; workstation GPUs
- * 36 and 36, 91 and 183. */
+/* Decides by compute capability. Peak TFLOP/s of dense F32 and TF32 products: A100 20 and 156, H100
+ * 67 and 495; two workstation GPUs 36 and 36, 91 and 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

@@ -16,75 +16,82 @@ enum {
     OSH_GPU_MOVES = 16
 };
 
-/* A timed copy: events before and after it. */
+/* A timed copy, with CUDA events before and after the copy. */
 typedef struct osh_gpu_copy {
     cudaEvent_t begin, end; // own
     bool pending, ahead, from_gpu;
     bool hidden; // true if the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
-/* A ring of page-locked pieces that copies pass through. The pieces are filled one after the other;
- * a piece is used again when its copies are done. */
+/* A ring of page-locked pieces of memory through which copies pass. The pieces are filled one after
+ * the other. A piece is filled again when its copies are done. */
 typedef struct osh_gpu_ring {
     char *room;                         // own: page-locked memory
-    cudaEvent_t free[OSH_GPU_PIECES];   // own: recorded after the last copy out of the piece
+    cudaEvent_t free[OSH_GPU_PIECES];   // own: an event for each piece, recorded after the last
+                                        // copy from or to the piece
     int piece;                          // index of the piece that is being filled
-    size_t used;                        // bytes used of that piece
-    osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring; the oldest is replaced
+    size_t used;                        // used bytes of the piece that is being filled
+    osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
     int n_timed;                        // number of timed copies so far
     pthread_mutex_t lock;               // held during a call that uses the ring
 } osh_gpu_ring;
 
-/* A timed copy of a lane. */
+/* A timed copy of a lane: of a value to or from the GPU. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: point at which the work begins to wait for the copy
+    cudaEvent_t wanted;     // own: event at which the work begins to wait for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
-typedef struct osh_gpu_lane { // lane OSH_LANE_IN or OSH_LANE_OUT
+typedef struct osh_gpu_lane { // stream for copies of values to the GPU (OSH_LANE_IN) or from the
+                              // GPU (OSH_LANE_OUT)
     cudaStream_t stream;      // own
-    osh_gpu_move timed[OSH_GPU_MOVES]; // a ring; the oldest is replaced
+    osh_gpu_move timed[OSH_GPU_MOVES]; // a ring buffer: a new copy replaces the oldest
     int n_timed;                       // number of timed copies so far
 } osh_gpu_lane;
 
-typedef struct osh_gpu_pinned { // memory of osh_cuda_host_alloc or osh_cuda_host_lock
+typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or osh_cuda_host_lock
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    bool locked; // the memory belongs to the caller and is only page-locked here
+    bool locked; // true: the caller owns the memory, which osh_cuda_host_lock page-locked
 } osh_gpu_pinned;
 
-/* GPU memory into which cuFile reads. A slot is used by one read at a time, of any thread. */
+/* The stage: GPU memory into which cuFile reads. A slot is a part of the stage that one read uses
+ * at a time. Any thread may read. */
 enum { OSH_GPU_SLOTS = 4, OSH_GPU_SLOT = 4 << 20 };
 typedef struct osh_gpu_slot {
     cudaEvent_t copied; // own: recorded after the last copy out of the slot
     bool taken;
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
-    char *block, *base;  // own: block, in the arena; view: base, its first whole page
-    int64_t *verdict;    // view: array of osh_cuda_sums, in the block
+    char *block, *base;  // block: own, in the arena. base: view, the first whole page of block
+    int64_t *verdict;    // view: the array that osh_cuda_sums returns, a part of block
     osh_gpu_slot slots[OSH_GPU_SLOTS];
-    bool locked, asked;  // locked: registered with cuFile; asked: --use-gds is true
+    bool locked, asked;  // locked: the stage is registered with cuFile; asked: the user wants
+                         // cuFile (--use-gds true)
     pthread_mutex_t lock; // protects the member `taken` of slots
     pthread_cond_t given;
 } osh_gpu_stage;
 
-typedef struct osh_cuda_blas osh_cuda_blas; // in blas.cu
+typedef struct osh_cuda_blas osh_cuda_blas; // defined in blas.cu
 
 typedef struct osh_gpu {
-    int ordinal, n_multiprocessors, major, minor; // compute capability
+    int ordinal, n_multiprocessors, major, minor; // ordinal: number of the device; major, minor:
+                                                  // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
-    cudaStream_t compute, copy;        // own
-    // own: ends of compute and copy that the other stream waits for
+    cudaStream_t compute, copy;        // own: streams of the work and of put_ahead
+    // own: event that one of these streams records and the other waits for
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
-    osh_gpu_lane lane[OSH_N_LANES];    // OSH_LANE_WORK: unused
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: end of the lane, for another lane to wait for
+    osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: events at the end of a lane, for which another lane
+                                       // waits
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;
-    pthread_mutex_t lock;              // protects count, pinned and the member `refused` of files
+    pthread_mutex_t lock;              // protects count, pinned, and the member `refused` of
+                                       // osh_cuda_file
     void *workspace;                   // view: first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
@@ -95,20 +102,21 @@ static inline osh_gpu *osh_gpu_of(const osh_device *d) { return (osh_gpu *)d->im
 extern const osh_device_type osh_cuda_type;
 osh_status osh_gpu_ring_init(osh_ctx *cx, osh_gpu_ring *r);
 void osh_gpu_ring_deinit(osh_gpu_ring *r);
-typedef struct osh_gpu_read { // bytes [at, at + n_bytes) of a file
+typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a file to GPU memory
     char *to;
-    osh_file *f; // view
+    osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
-    bool ahead; // true: on the copy stream, like put_ahead; false: in order with the work
+    bool ahead; // true: during the work, on the copy stream, like put_ahead; false: in order with
+                // the work
 } osh_gpu_read;
-/* Reads bytes of a file through a ring of host memory and copies them to the GPU. */
+/* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);
-/* Makes later copies of the copy stream wait for the work queued so far. */
+/* Makes later copies of the copy stream wait for all work queued so far. */
 osh_status osh_gpu_follow(osh_ctx *cx, osh_gpu *c);
 osh_status osh_gpu_lanes_init(osh_ctx *cx, osh_gpu *c);
 void osh_gpu_lanes_deinit(osh_gpu *c);
-/* Waits until the lanes have no work. Returns the first error. */
+/* Waits until the lanes IN and OUT have no work. Returns the first error. */
 cudaError_t osh_gpu_lanes_wait(const osh_gpu *c);
 
 /* ---- files.cu ---- */
@@ -120,8 +128,8 @@ void osh_gpu_close(osh_ctx *cx, osh_device *d);
 /* ---- state.cu ---- */
 bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // see osh_cuda_detour_add
 
-/* Opens both libraries. Fails with OSH_E_UNSUPPORTED and names the library that is missing. *text:
- * own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */
+/* Opens cuBLASLt and cuSOLVER. Fails with OSH_E_UNSUPPORTED and names the library that is missing.
+ * *text: own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream);
 void osh_cuda_blas_close(osh_ctx *cx, osh_cuda_blas *b);
 #endif

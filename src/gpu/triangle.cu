@@ -2,33 +2,33 @@
  * the lower triangle of A.
  *
  *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
- *   else                      blocks of s rows: cuSOLVER works on s rows, the rest is products:
+ *   else                      blocks of s rows: cuSOLVER works on s rows; products do the rest:
  *
  *   | D0          |   for block column j:   A_jj -= sum of L_jk L_jk^T    (k < j)    potrf: L_jj
  *   | L10 D1      |                         D_j = L_jj^-1, instead of L_jj           trtri, copied
  *   | L20 L21 D2  |                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T (i > j)
  *                     then row by row       X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)  (j < k < i)
  *
- * The memory of a call, called the room, depends only on n, so that a plan can compute it without
- * the library. Before each call cuSOLVER is asked for its needs. It gets triangles of at least 64
- * rows that fit into the room. Their size decides the bytes of the result; it depends on n and the
- * version of the library. For 14,336 columns the room is 68 MB, not the 822 MB of the square. potrf
- * gets all of A if the room is enough for it.
+ * The scratch memory of a call is called the room. Its size depends only on n, so that a plan can
+ * compute the size without cuSOLVER. Before each call, cuSOLVER says how much scratch it needs for
+ * s rows. The largest s >= 64 is used whose need fits into the room. s decides the last bits of the
+ * result, and depends on n and the version of cuSOLVER. For 14,336 columns the room is 68 MB, not
+ * the 822 MB of the square. potrf factors all of A at once if the room is enough.
  *
  * The room contains cuSOLVER's scratch, or three blocks [s, s] followed by cuSOLVER's scratch:
- * `first` and `second` are copies of D with zeros above the diagonal (A may hold other data above
- * its diagonal), `sum` is the product of a block. */
+ * `first` and `second` are copies of a D_j with zeros above the diagonal, because A may contain
+ * other data there; `sum` is the sum of products of a block. */
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // the way in which move_block copies a block
-    WHOLE,       // to = from
-    LOWER,       // to = from in the lower triangle only
-    LOWER_ZEROS, // LOWER, and the part above the diagonal becomes zero
-    MINUS_LOWER  // to -= from in the lower triangle only
+enum how { // how move_block copies a block
+    WHOLE,       // to = from for all elements
+    LOWER,       // in the lower triangle only: to = from
+    LOWER_ZEROS, // in the lower triangle: to = from; above the diagonal: to = 0
+    MINUS_LOWER  // in the lower triangle only: to -= from
 };
 
-typedef struct matrix { // a matrix in row-major order
+typedef struct matrix { // view: a matrix in row-major order
     float *at;
     int64_t ld;
 } matrix;
@@ -43,9 +43,10 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 
 typedef struct blocks {
     osh_device *d;
-    float *a, *first, *second, *sum; // a: the matrix [n, n]; others: blocks [s, s]
+    float *a, *first, *second, *sum; // a: view, the matrix [n, n]; others: view, scratch blocks [s,
+                                     // s]
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
-    osh_cuda_triangle lib;           // its room and verdict are for cuSOLVER
+    osh_cuda_triangle lib;           // scratch (room) and result code (verdict) for cuSOLVER
 } blocks;
 
 template <int H>
@@ -63,13 +64,14 @@ static matrix block_view(const blocks *b, int64_t row, int64_t col)
 }
 static int64_t block_width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-typedef struct factors { // factors of a product x y; y is [k, n], or [n, k] if `turned`
+typedef struct factors { // the factors of a product x y; y is [k, n], or [n, k] and transposed if
+                         // `turned` is true
     matrix x, y;
     bool turned;
     float alpha, beta;
 } factors;
 
-/* Computes c [m, n] = alpha x y + beta c. `mnk` has m, n and k. */
+/* Computes c [m, n] = alpha x y + beta c. mnk: {m, n, k}. */
 static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const int64_t mnk[3],
                                 const factors &f)
 {
@@ -78,8 +80,8 @@ static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const in
     return osh_cuda_gemm(cx, b->d, {&mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, f.alpha, f.beta});
 }
 
-/* Inverts the triangle of the diagonal block at row j. Its inverse D is then in `first`, with zeros
- * above the diagonal, and in A. */
+/* Inverts the triangle of the diagonal block at row j. Writes the inverse D to `first`, with zeros
+ * above the diagonal, and to A. */
 static osh_status triangle_invert_diagonal(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -93,7 +95,7 @@ done:
     return rc;
 }
 
-/* Computes one block column of L; the diagonal block becomes D. */
+/* Computes the block column j of L. The diagonal block becomes its inverse D_j. */
 static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +124,7 @@ done:
     return rc;
 }
 
-/* Computes one block row of X from the blocks to its left and above. */
+/* Computes the block row i of X from the blocks to the left and above. */
 static osh_status triangle_invert_row(osh_ctx *cx, blocks *b, int64_t i)
 {
     osh_status rc = OSH_OK;
@@ -164,8 +166,9 @@ done:
 static osh_status triangle_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *w, float *a, int64_t n,
                                 int64_t ld)
 {
-    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // lower in row-major order is upper in
-                                                           // column-major order
+    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // upper is true: a lower triangle in
+                                                           // row-major order is an upper triangle
+                                                           // in column-major order
     return osh_cuda_solver_wish(cx, d, w, &t);
 }
 
@@ -174,14 +177,14 @@ static bool wish_fits(const osh_cuda_wish *w, size_t room)
     return w->potrf <= room && w->trtri <= room;
 }
 
-/* Returns the bytes of the room that remain after three blocks. */
+/* Returns the bytes of the room that remain for cuSOLVER after three blocks [s, s]. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);
 }
 
-/* Sets *s to the rows of a block, or to n if cuSOLVER works on the whole triangle. *whole_potrf:
- * true if cuSOLVER factors all of A at once. */
+/* Sets *s to the rows of a block, or to n if cuSOLVER works on the whole triangle. Sets
+ * *whole_potrf to true if potrf factors all of A at once. */
 static osh_status triangle_block_rows(osh_ctx *cx, osh_device *d, int64_t *s, float *a, int64_t n,
                                       bool *whole_potrf)
 {
@@ -204,7 +207,7 @@ osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t
     osh_status rc = OSH_OK;
     bool whole_potrf = false;
     blocks b = {d, a, NULL, NULL, NULL, n, n, {}};
-    char *room = NULL; // own: bytes of the arena
+    char *room = NULL; // own: scratch in the arena
 
     OSH_TRY(triangle_block_rows(cx, d, &b.s, a, n, &whole_potrf));
     room = static_cast<char *>(osh_device_alloc(cx, d, osh_triangle_room(n), OSH_LIFE_SHORT));
@@ -232,7 +235,8 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     osh_cuda_wish w;
-    float *any = reinterpret_cast<float *>(d->base); // any address in the GPU: nothing runs here
+    float *any = reinterpret_cast<float *>(d->base); // any address in GPU memory; no call reads or
+                                                     // writes it
     OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

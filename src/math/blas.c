@@ -1,9 +1,10 @@
 /* blas.c - opens OpenBLAS and makes its packing buffers in advance, one for each thread.
  *
  * Each call of OpenBLAS works in a buffer of 128 MiB of address space and touches little of it. If
- * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), it retries
+ * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), OpenBLAS retries
  * forever. So make_buffers lets OpenBLAS make the buffers of all threads in advance. Before each
- * one it maps as many bytes as a test. OpenBLAS keeps the buffers and uses them again. */
+ * buffer, make_buffers maps and unmaps as many bytes, to test that the system grants them. OpenBLAS
+ * keeps the buffers and uses them again. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -22,19 +23,20 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-static osh_blas_table used; // one for the process, like the state of the library
+static osh_blas_table used; // functions of OpenBLAS: one table for the process, because OpenBLAS
+                            // has one state for the process
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-enum { MOST_BUFFERS = 128 }; // OpenBLAS ends the process if it has more
+enum { MOST_BUFFERS = 128 }; // OpenBLAS ends the process if it has more buffers
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
 static void *(*buffer_new)(int unused); // function of OpenBLAS that returns a free buffer; NULL:
-                                        // not exported
+                                        // this OpenBLAS does not export the function
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int n_buffers; // number of buffers that OpenBLAS has at least
+static atomic_int n_buffers; // OpenBLAS has at least this number of buffers
 
 static bool room_for_buffer(void)
 {
@@ -44,8 +46,8 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* Makes OpenBLAS have a buffer for each thread. All buffers are taken before any is released, so
- * that they are different. */
+/* Makes OpenBLAS have a buffer for each thread. Takes all buffers before it releases any, because
+ * OpenBLAS could otherwise return the same buffer twice. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -58,7 +60,7 @@ static osh_status make_buffers(osh_ctx *cx)
         if (!room_for_buffer())
             OSH_FAIL(cx, OSH_E_NOMEM,
                      "OpenBLAS wants %zu MiB of address space for each of %d threads, and the "
-                     "system gives it to %d (ulimit -v)", BUFFER_BYTES >> 20, want, n);
+                     "system gives it to only %d of them (ulimit -v)", BUFFER_BYTES >> 20, want, n);
         if (!buffer_new) break;
         buffers[n] = buffer_new(0);
     }
@@ -79,7 +81,7 @@ static osh_status open_blas(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
-    if (make && release) { // ISO C cannot cast void * to a function pointer
+    if (make && release) { // memcpy, because ISO C cannot cast void * to a function pointer
         memcpy(&buffer_new, &make, sizeof make);
         memcpy(&buffer_free, &release, sizeof release);
     }
@@ -91,6 +93,6 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* The set may have been pinned by name after OpenBLAS was opened. */
+    /* Checked in each call: the user may pin the instruction set after OpenBLAS was opened. */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

@@ -1,18 +1,20 @@
-/* blas.h - OpenBLAS and its LAPACK. They are opened by the first product, so a job without products
- * does not load 35 MB of code. OpenBLAS reads OPENBLAS_CORETYPE when it is opened. */
+/* blas.h - the functions of OpenBLAS that the program calls: products and LAPACK. The first product
+ * opens OpenBLAS, so a job without products does not load 35 MB of code. When it is opened,
+ * OpenBLAS reads the environment variable OPENBLAS_CORETYPE. */
 #ifndef OSH_BLAS_H
 #define OSH_BLAS_H
 #include "base/base.h"
 
 #include <cblas.h>
-#undef I // cblas.h includes complex.h, which defines I; here I is in_features
+#undef I // cblas.h includes complex.h, which defines I; in this program I means in_features
 
 typedef struct osh_blas_table {
     __typeof__(cblas_sgemm) *sgemm;
     __typeof__(cblas_ssyrk) *ssyrk;
     __typeof__(cblas_strsm) *strsm;
     __typeof__(cblas_strmm) *strmm;
-    /* LAPACK, column-major. The size_t arguments at the end are the lengths of the strings. */
+    /* LAPACK, column-major. The size_t arguments at the end are the lengths of the strings `uplo`
+     * and `diag`. */
     void (*spotrf)(const char *uplo, const blasint *n, float *a, const blasint *lda, blasint *info,
                    size_t);
     void (*strtri)(const char *uplo, const char *diag, const blasint *n, float *a,
@@ -22,9 +24,9 @@ typedef struct osh_blas_table {
     __typeof__(openblas_set_num_threads) *set_num_threads;
 } osh_blas_table;
 
-/* Opens OpenBLAS on the first call, and makes it compute on the calling thread only. Callers call
- * this before osh_blas. Fails with OSH_E_UNSUPPORTED if the library is missing, lacks a function,
- * or runs another core than the set that was pinned by name needs. */
+/* Opens OpenBLAS on the first call, and makes it compute on the calling thread only. Fails with
+ * OSH_E_UNSUPPORTED if the library is missing or lacks a function. Fails also if the user chose an
+ * instruction set by name and OpenBLAS runs the kernels of another CPU (osh_isa_check_core). */
 osh_status osh_blas_open(osh_ctx *cx);
-const osh_blas_table *osh_blas(void); // call osh_blas_open first
+const osh_blas_table *osh_blas(void); // requires an earlier call of osh_blas_open
 #endif

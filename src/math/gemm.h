@@ -1,17 +1,18 @@
 /* gemm.h - f32 matrix products on one thread by OpenBLAS, row-major.
  *
- * The bytes of a product depend on m, n and k, so callers pass tiles that depend on one sample
- * alone. */
+ * The last bits of a product depend on m, n and k. So callers cut rows into tiles whose sizes
+ * depend on one sample alone, not on the batch. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Least number of blocks of H per thread if H is large enough: then no thread waits long for the
- * last ones. */
+/* Least number of blocks per thread into which a large Hessian is cut. With fewer blocks,
+ * threads would wait longer for the last blocks. */
 enum { OSH_BLOCKS_EACH = 4 };
 
-/* Finds tile (i, j) of chunk c in a lower triangle of tiles, row by row: c = i (i + 1) / 2 + j. */
+/* Finds tile (row i, column j) with number c in a lower triangle of tiles, which are numbered row
+ * by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -19,20 +20,23 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Finds tile (i, j) of chunk c in a square of n x n tiles, row by row. */
+/* Finds tile (row i, column j) with number c in a square of n x n tiles, which are numbered row by
+ * row. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;
 }
 
-/* The functions below require an earlier call of osh_blas_open (math/blas.h). */
+/* Products c [m, n] = a b, or c += a b if c.add is true. A t in the name means that the operand is
+ * transposed. Requires an earlier call of osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
 /* Adds a^T a to the lower triangle of c [n, n]. a: [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
-/* Widens rows [first, first + n_rows) of x to f32 on all threads. to: [n_rows, I]. */
+/* Widens rows [first, first + n_rows) of x to f32 on all threads. to: [n_rows, I], I is the width
+ * of x. */
 osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first,
                           int64_t n_rows);
 #endif

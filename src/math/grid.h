@@ -31,7 +31,8 @@ typedef struct osh_grid {
     int least;  // values of a floating type are multiples of 2^least
 } osh_grid;
 
-/* Returns the grid with this number of bits: of a floating type, or of whole numbers. */
+/* Returns the grid with this number of bits: a grid of a floating type if `floats`, else of whole
+ * numbers. */
 static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
@@ -40,12 +41,13 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
     return !floats ? whole : bits == 4 ? e2m1 : bits == 6 ? e2m3 : e4m3;
 }
 
-/* Returns the value of the grid that is nearest to x, ties to even. x must be in [lo, hi]. */
+/* Returns the value of the grid that is nearest to x; ties go to the even value. x must be in [lo,
+ * hi]. */
 static inline float osh_grid_nearest(const osh_grid *g, float x)
 {
     if (!g->digits) return nearbyintf(x);
     int e = 0;
-    frexpf(x, &e); // now |x| is in [2^(e-1), 2^e)
+    frexpf(x, &e); // sets e so that |x| is in [2^(e-1), 2^e)
     int step = e - g->digits > g->least ? e - g->digits : g->least;
     return ldexpf(nearbyintf(ldexpf(x, -step)), step);
 }
@@ -56,7 +58,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* The step of the grid at `a` is 2^above times its smallest step 2^least. */
+    /* The distance between neighbours of the grid at |x| is 2^above times the smallest distance
+     * 2^least. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

@@ -1,4 +1,5 @@
-/* isa.c - pins the instruction set of our kernels and of OpenBLAS, and describes the set in use. */
+/* isa.c - pins the instruction set of the program's own kernels and of OpenBLAS, and describes the
+ * set in use. */
 #include "math/isa.h"
 #include "base/profile.h"
 #include "math/blas.h"
@@ -9,7 +10,8 @@
 
 static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
                                               "SkylakeX"};
-static atomic_bool by_name; // the user chose the set by name: OpenBLAS must run its core
+static atomic_bool by_name; // the user chose the instruction set by name, so OpenBLAS must run the
+                            // core of that set
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
 {
@@ -37,8 +39,9 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs)
     const char *want = cores[osh_isa_used()];
     if (!atomic_load(&by_name) || !strcasecmp(runs, want)) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "--isa %s: OpenBLAS runs its %s kernels, want %s: set OPENBLAS_CORETYPE=%s "
-                    "before it is loaded", osh_isa_name(osh_isa_used()), runs, want, want);
+                    "--isa %s: OpenBLAS runs its %s kernels instead of %s: set "
+                    "OPENBLAS_CORETYPE=%s before OpenBLAS is loaded",
+                    osh_isa_name(osh_isa_used()), runs, want, want);
 }
 
 osh_status osh_isa_load(osh_ctx *cx)
@@ -46,8 +49,8 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-/* Bytes that OpenBLAS, stacks and the heap of the C library will take later, not counting memory
- * per thread. */
+/* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate later, without
+ * the bytes per thread. */
 enum { LIBRARY_BYTES = 2 << 20 };
 
 int64_t osh_isa_uncounted(osh_ctx *cx)

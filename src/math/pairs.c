@@ -1,8 +1,8 @@
 /* pairs.c - packs BF16 matrices and multiplies them with sums in F32.
  *
- * With AMX, four tiles hold 16 x 16 sums each, two tiles hold a and two hold b. With AVX-512 BF16,
- * registers hold sums of 8 rows x 2 panels. Without either, plain loops use the same layout, for
- * tests. */
+ * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of a, two hold elements of
+ * b. With AVX-512 BF16, registers hold sums of 8 rows x 2 panels of 16 columns. On other CPUs plain
+ * loops, which only tests use, read the same packed layout. */
 #include "math/pairs.h"
 #include "base/isa.h"
 #include "base/num.h"
@@ -20,7 +20,8 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // panel: words from one panel to the next; steps: steps of 32 in k
+    int64_t panel, steps; // panel: words from one panel to the next; steps: number of steps, each
+                          // of 32 elements of k
     bool far;
 } product;
 
@@ -112,7 +113,8 @@ typedef struct tile_config { // layout of the operand of ldtilecfg, palette 1
     uint8_t rows[16];
 } tile_config;
 
-/* The sums are in tiles 0 to 3. One block uses tiles 0 and 1, one panel uses tiles 0 and 2. */
+/* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 2 * block + panel
+ * holds the sums, so one block uses tiles 0 and 1, and one panel uses tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \
@@ -161,7 +163,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // rows whose sums are in registers
+enum { ROWS = 8 }; // rows of c whose sums one call holds in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -170,7 +172,7 @@ WIDE static inline __m512i pair_of(const uint16_t *a)
     return _mm512_set1_epi32(pair);
 }
 
-/* Multiplies ROWS rows of a by one or two panels. `panels` is a constant at each call. */
+/* Multiplies ROWS rows of a by one or two panels of b. `panels` is a constant at each call. */
 WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row,
                                                                   int64_t p, int panels)
 {
@@ -224,7 +226,7 @@ WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE
             r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
             r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
         }
-    /* Now r[4 g + c] contains column c of each quarter of rows 4 g to 4 g + 3. */
+    /* Quarter q of r[4 g + c] now contains column 4 q + c of rows 4 g to 4 g + 3. */
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
         __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
@@ -250,8 +252,8 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
             r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
-            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // a part of the row for the
-                                                                       // next panel
+            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // fetches the elements that
+                                                                       // the next panel packs
         turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
@@ -262,8 +264,8 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // all panels read their part of a row while it is in the
-                                      // cache
+    for (; l < k; l += 2, to += SIDE) // two rows of x at a time: all panels read their columns
+                                      // while the rows are in the cache
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));
@@ -314,7 +316,7 @@ WIDE static void pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t 
     for (int64_t r = 0; r < m; r++, n += more) pairs_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
 
-/* Rounds 16 f32 to bf16: to nearest, ties to even, as osh_bf16_of_f32 does. */
+/* Rounds 16 f32 to bf16, to nearest with ties to even, as osh_bf16_of_f32 does. */
 WIDE static inline __m256i narrow_16(__m512i u)
 {
     __m512i hi = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(hi, _mm512_set1_epi32(1));

@@ -1,5 +1,5 @@
-/* pairs.h - products of BF16 with sums in F32, on the instructions that multiply pairs: AMX tiles
- * and AVX-512 BF16.
+/* pairs.h - products of BF16 with sums in F32, with the CPU instructions that multiply pairs of
+ * BF16: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
@@ -8,14 +8,15 @@
  *   b   packed: panels of 16 columns, each [k / 2][16] words of two bf16, the even k first; k is
  *       padded with zeros to a multiple of 32
  *
- * A call adds to each element one chain over k from 0. So the bytes depend on how the caller cuts
- * k, but not on how it cuts m and n, nor on which of the two matrices is a. */
+ * A call sums the products of each element of c in the order of k, from 0 on. So the bytes of c
+ * depend on how the caller cuts k, but not on how the caller cuts m and n. Exchanging a and b does
+ * not change the bytes. */
 #ifndef OSH_PAIRS_H
 #define OSH_PAIRS_H
 #include "tensor/tensor.h"
 
-/* SIDE: columns of a panel. STEP: k is padded to a multiple of it. BAND: most rows of a in a
- * call. */
+/* SIDE: columns of a panel. STEP: k is padded to a multiple of STEP. BAND: largest number of rows
+ * of a in one call. */
 enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 };
 
 /* True if the instruction set in use multiplies pairs. */
@@ -27,36 +28,40 @@ static inline int64_t osh_pairs_pad(int64_t k)
 {
     return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP;
 }
-/* Returns the words of a panel. A packed block of 16 rows has as many. */
+/* Returns the number of words of a panel. A packed block of 16 rows has the same number of
+ * words. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Rows of a row-major matrix as it is (step 32), or packed blocks of 16 rows. Element (i, l) of a
- * block is p[l / 32 * step + i * row + l % 32]. The second block begins `block` elements after the
- * first. */
-typedef struct osh_pairs_a { // view
+/* Matrix a: rows of a row-major matrix that is not packed (step 32), or packed blocks of 16 rows.
+ * Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second block
+ * begins `block` elements after the first. */
+typedef struct osh_pairs_a { // view: the caller owns p
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // view
+typedef struct osh_pairs_b { // view: the caller owns panels
     const uint32_t *panels;
-    int64_t n, k, stride; // n: number of panels; k: their length; stride: words from one to the
+    int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
                           // next
-    bool far;             // AMX reads the panels past the first cache, so that `a` stays in it
+    bool far;             // true: AMX loads panels past the first-level cache, so that `a` remains
+                          // in the cache
 } osh_pairs_b;
 
-/* Packs one panel of n <= 16 columns. Each column is a row of x [n, k]; rows begin ld elements
- * apart. */
+/* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin
+ * ld elements apart. */
 void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* Packs the n columns of x [k, n], whose rows begin ld elements apart, into panels. The panels
- * follow each other, or begin `stride` words apart. */
+/* Packs the n columns of x [k, n] into panels. Rows of x begin ld elements apart.
+ * osh_pairs_pack_columns writes the panels one after the other; osh_pairs_pack_apart writes them
+ * `stride` words apart. */
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
                           int64_t k);
-/* Turns a panel into a block: the columns of the panel become the rows of the block. */
+/* Transposes a packed panel into a packed block: the columns of the panel become the rows of the
+ * block. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
-/* Returns a view of n <= OSH_PAIRS_BAND rows of x. If n and k are whole blocks and steps, it is a
- * view of x; if not, the rows are packed into `room` [2 panels]. */
+/* Returns n <= OSH_PAIRS_BAND rows of x as a matrix a. If n is a multiple of 16 and k of 32, the
+ * result is a view of x; if not, the rows are packed into `room` [2 panels]. */
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 {
@@ -64,26 +69,28 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
                          2 * osh_pairs_panel(k)};
 }
 
-/* A thread calls osh_pairs_begin before osh_pairs_product and osh_pairs_end after it. With AMX they
- * configure and release the tiles. */
+/* A thread calls osh_pairs_begin before osh_pairs_product and osh_pairs_end after it. With AMX
+ * these two functions configure and release the tiles of the thread. */
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
-/* Writes c = a b on this thread. Rows of c begin ldc elements apart. m is at most OSH_PAIRS_BAND.
- * Whole blocks of 16 rows and whole panels of columns are written. */
+/* Writes c = a b on the calling thread. Rows of c begin ldc elements apart. m <= OSH_PAIRS_BAND is
+ * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c needs
+ * room for the padded rows and columns. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-typedef struct osh_pairs_y { // view: n columns; rows begin ld elements apart
+typedef struct osh_pairs_y { // view: output y with n columns; rows begin ld elements apart
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n], or NULL for no bias
 } osh_pairs_y;
-/* Writes m rows of y: the sums plus the bias, rounded to BF16. */
+/* Writes m rows of y: the sums plus the bias, rounded to BF16. Rows of `sums` begin ld elements
+ * apart. */
 void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
-/* Transposes 16 x 16 sums. */
+/* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows begin ldc and ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
 typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows begin ld
                                                                         // elements apart
-/* Adds m rows of `from` to `to`: n columns of the first row, n + more of the second, n + 2 more of
- * the third, and so on. */
+/* Adds m rows of `from` to `to`: n columns of the first row, n + more of the second row, n + 2 more
+ * of the third row, and so on. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

@@ -1,5 +1,5 @@
-/* span.c - vector loops over one row. Each loop has one body, compiled for the baseline and for
- * AVX2. */
+/* span.c - vector loops over one row. Each loop has one body, which is compiled twice: for the
+ * least instruction set of the build and for AVX2. */
 #include "math/span.h"
 #include "base/elementary.h"
 #include "base/isa.h"
@@ -45,7 +45,8 @@ void osh_span_add(float *x, const float *y, int64_t n)
     else span_add_body(x, y, n);
 }
 
-/* The tanh form of gelu is x/2 (1 + tanh u) = x / (1 + e^(-2u)), which has the shape of silu. */
+/* For silu and for the tanh form of gelu. The latter is x/2 (1 + tanh u) = x / (1 + e^(-2u)), so
+ * both have the form x / (1 + e^v). */
 OSH_VEC_FN void glu_body(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -68,7 +69,7 @@ OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_k
 }
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
-    if (act == OSH_ACT_GELU) { // uses 1 + erf u = erfc(-u), which is accurate for very negative u
+    if (act == OSH_ACT_GELU) { // 1 + erf u = erfc(-u); erfc is accurate for very negative u
         for (int64_t i = 0; i < n; i++) {
             double x = gate[i];
             gate[i] =
@@ -116,8 +117,8 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
-/* Does the same as v8_round for numbers, and for a NaN that came from bf16 values, whose low half
- * is 0. */
+/* Rounds like v8_round, with fewer steps for BF16. A NaN must have low 16 bits of 0, as a NaN that
+ * was widened from BF16 has. */
 OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
 {
     osh_v8u u = (osh_v8u)*x;
@@ -155,7 +156,7 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
         v8_store(s + i, &v);
     }
 }
-/* The call for bf16 has a constant dtype, so that the compiler moves constants out of the loops. */
+/* Passes BF16 as a constant, so that the compiler moves constants out of the loops. */
 OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
 {
     if (dt == OSH_BF16) softmax_body(s, n, scale, OSH_BF16);
@@ -216,7 +217,7 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            if (k >= i) x[k] = 0; // padding is 0, so it does not change the variance
+            if (k >= i) x[k] = 0; // sets padding to 0, so that it does not change the variance
         v8_load(&v, x + i);
         sum = sum + v * v;
     }
@@ -257,7 +258,7 @@ OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s
     for (int64_t i = 0; i < half; i += OSH_LANES) {
         size_t bytes = (size_t)osh_min64(OSH_LANES, half - i) * sizeof(float);
         osh_v8f a = {0}, b = {0}, vc = {0}, vs = {0};
-        if (bytes == sizeof a) { // with a constant size memcpy is one load
+        if (bytes == sizeof a) { // if the size is a constant, memcpy is one load
             v8_load(&a, lo + i), v8_load(&b, hi + i), v8_load(&vc, c + i), v8_load(&vs, s + i);
             rotate_8(&a, &b, &vc, &vs, dt);
             v8_store(lo + i, &a), v8_store(hi + i, &b);

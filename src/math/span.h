@@ -1,7 +1,7 @@
-/* span.h - vector loops over one row of f32 values, with AVX2 or else SSE2; the bytes are the same.
+/* span.h - vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same bytes.
  *
- * The length of a span is a multiple of 8; the caller pads. dt is the compute dtype: values are
- * rounded to it at the points where transformers rounds. */
+ * n is the length of a row, a multiple of 8; the caller pads. dt is the compute dtype: the
+ * functions round values to dt at the points where transformers rounds. */
 #ifndef OSH_SPAN_H
 #define OSH_SPAN_H
 #include "tensor/tensor.h"
@@ -10,28 +10,28 @@ typedef enum { OSH_ACT_SILU, OSH_ACT_GELU, OSH_ACT_GELU_TANH } osh_act_kind;
 
 void osh_span_round(float *x, int64_t n, osh_dtype dt);
 void osh_span_add(float *x, const float *y, int64_t n); // x += y
-/* gate = act(gate) * up. act(gate) is rounded, the product is not. */
+/* gate = act(gate) * up. act(gate) is rounded to dt, the product is not rounded. */
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt);
-/* x = round(x * rsqrt(sum(x^2) / n_real + eps)) * w. Elements of x and w from n_real on are
+/* x = round(x * rsqrt(sum(x^2) / n_real + eps)) * w. Elements of x and w from n_real on must be
  * zero. */
 void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps,
                        osh_dtype dt);
-/* s = softmax(s * scale), computed in f32 and rounded once. -inf becomes 0. */
+/* s = softmax(s * scale), computed in f32 and rounded once. Elements of -inf become 0. */
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt);
-/* s = c tanh(round(round(s) * scale) / c), rounded after each step */
+/* s = c tanh(round(round(s) * scale) / c), rounded to dt after each step */
 void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);
-/* x = (x - mean) / sqrt(variance + eps) * w + b. Mean and variance are of the first n_real values.
- * Elements of w and b from n_real on are zero. */
+/* x = (x - mean) / sqrt(variance + eps) * w + b, with the mean and variance of the first n_real
+ * values. Elements of w and b from n_real on must be zero. */
 void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
                          float eps);
-/* lo, hi = lo c - hi s, hi c + lo s; each product is rounded. lo, hi: halves of a head [half]; c,
- * s: [half], already rounded. `half` need not be a multiple of 8. */
+/* lo, hi = lo c - hi s, hi c + lo s; each product is rounded to dt. lo, hi: the halves of a head
+ * [half]; c, s: cosines and sines [half], already rounded. `half` need not be a multiple of 8. */
 void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half,
                      osh_dtype dt);
-/* s, c = sine and cosine of angle, each rounded once to f32; |angle| < 5e8. */
+/* s, c = sine and cosine of angle, each rounded once to f32. |angle| must be below 5e8. */
 void osh_span_sincos(float *s, float *c, const double *angle, int64_t n);
 float osh_span_max(const float *x, int64_t n);
-float osh_span_sum_exp(const float *x, int64_t n, float max); // sum of e^(x - max)
-/* Returns the sum of e^(r - max) (r - x) for the divergence from r to x. */
+float osh_span_sum_exp(const float *x, int64_t n, float max); // sum of e^(x[i] - max)
+/* Returns the sum of e^(r[i] - max) (r[i] - x[i]), a term of the KL divergence from r to x. */
 float osh_span_sum_exp_diff(const float *r, const float *x, int64_t n, float max);
 #endif

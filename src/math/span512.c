@@ -1,10 +1,10 @@
-/* span512.c - vector loops over one row in BF16 precision with AVX-512; the bytes are those of
- * span.c.
+/* span512.c - vector loops over one row in BF16 precision with AVX-512. The results have the same
+ * bytes as those of span.c.
  *
- * Sums run over the eight lanes of span.c: of 16 values the first eight are added, then the others.
- * If a row ends with half a vector, this half is loaded and stored with a mask. Whole vectors are
- * not masked, because values of a masked store are slow to load again. There is no fused
- * multiply-add, for the reason in vec.h. */
+ * Sums have eight lanes, as in span.c: the first eight of 16 values are added, then the other
+ * eight. If a row ends with half a vector, this half is loaded and stored with a mask. Whole
+ * vectors are not masked, because a load of values after a masked store is slow. No function uses a
+ * fused multiply-add, because span.c does not (see vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/span512_steps.h"
@@ -22,7 +22,7 @@ typedef struct part {
     bool half; // one vector of 8 values: the end of a row whose length is an odd multiple of 8
 } part;
 
-/* Calls step(args, part) for all parts of [0, end). */
+/* Cuts [0, end) into parts and calls step(..., part) for each part. */
 #define EACH(end, step, ...)                                                                       \
     do {                                                                                           \
         int64_t at = 0;                                                                            \
@@ -43,7 +43,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* Adds the low half of v to sum [8], then the high half if there is one. */
+/* Adds the low half of v to sum [8], then the high half unless `half` is true. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
@@ -144,7 +144,7 @@ WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
     __m512 v[SIDE];
     EVERY(t.n) v[k] = _mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by);
-    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // skips NaN
+    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // ignores NaN
 }
 
 WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, part t)
@@ -164,7 +164,7 @@ WIDE_FN void share_step(float *s, __m512 all, part t)
                    t.half);
 }
 
-/* Replaces s by e^(s * scale - max). Returns the sum in each lane. */
+/* Replaces s by e^(s * scale - max). Returns the sum of the results, in all lanes. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);

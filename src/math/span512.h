@@ -1,19 +1,20 @@
-/* span512.h - AVX-512 versions of the loops of span.h that take the most time in a BF16 run. The
- * bytes are the same. */
+/* span512.h - AVX-512 versions of those loops of span.h that take the most time in a BF16 run. Both
+ * versions give the same bytes. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/span.h"
 
-/* True if the set in use has AVX-512 and dt is BF16: the loops below round to BF16. */
+/* True if the instruction set in use has AVX-512 and dt is BF16, so that the functions below may be
+ * called: they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
-void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act); // not for
+void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act); // act: not
                                                                                  // OSH_ACT_GELU
-/* to = act(x) y, or to = x + y. All values are BF16. n need not be a multiple of 8. */
+/* to = act(x) y (glu) or to = x + y (add). All values are BF16. n need not be a multiple of 8. */
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);
 void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
 void osh_span512_softmax(float *s, int64_t n, float scale);
-/* Writes softmax(s * scale) as BF16. `to` may be s or begin before it. Overwrites s. */
+/* Writes softmax(s * scale) as BF16 to `to`. `to` may begin at s or before s. Overwrites s. */
 void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale);
 #endif

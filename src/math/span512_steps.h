@@ -1,5 +1,5 @@
-/* span512_steps.h - vector steps that span512.c and pairs_flow.c share. Each function works on n
- * vectors at a time. */
+/* span512_steps.h - vector steps that span512.c and pairs_flow.c share. Most functions work on n
+ * vectors of 16 values at a time. */
 #ifndef OSH_SPAN512_STEPS_H
 #define OSH_SPAN512_STEPS_H
 #if defined(__x86_64__)
@@ -11,9 +11,9 @@
 #define WIDE_FN                                                                                    \
     static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* A step works on SIDE vectors at a time and runs each instruction over all of them: an exponential
- * is a chain of twenty instructions, and a single vector would wait for its own results. The rest
- * of a row goes vector by vector. n is a constant at each call. */
+/* SIDE vectors are processed at a time, each instruction over all of them: an exponential is a
+ * chain of twenty instructions, and a single vector would wait for its own results. The last
+ * vectors of a row are processed one by one. n is a constant at each call. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
@@ -23,18 +23,18 @@ enum { LANES = 16, SIDE = 8 };
 
 WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
 
-/* p = p r + c. */
+/* p = p r + c, one step of Horner's method */
 WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 {
     EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
     EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
 }
 
-/* Does the same as v8_exp_below on n vectors. */
+/* x = e^x, with the results of v8_exp_below (math/vec.h), on n vectors. */
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* the low bits of m are the power */
+    /* The low bits of m are the n of e^x = 2^n e^r. Plus bias, they are the exponent of a float. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
     EVERY(n) m[k] = _mm512_add_ps(m[k], magic);

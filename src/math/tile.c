@@ -15,7 +15,7 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
-/* Checks the memory ranges that a tile reads and writes (base/checked.h). */
+/* Checks the ranges of memory that the product of one tile reads and writes (base/checked.h). */
 static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -23,7 +23,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed a: the rows of a column are neighbours
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // the rows of a column of a are neighbours in
+                                                    // memory if a is packed
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
         if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
@@ -33,7 +34,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
 #endif
 }
 
-/* Multiplies one tile. m is a constant at each call, so only m rows use registers. */
+/* Multiplies one tile of m <= 6 rows. m is a constant at each call, so only m rows use
+ * registers. */
 OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
 void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
@@ -42,7 +44,7 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        __builtin_prefetch(c.p + i * c.ld, 1); // c is read after the loop
+        __builtin_prefetch(c.p + i * c.ld, 1); // fetches c, which is read after the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -81,7 +83,8 @@ static void tile_run(osh_into c, osh_tile_a a, const float *b, int64_t step, osh
     tiles[s.m - 1](c, a, b, step, s.k);
 }
 
-/* Multiplies a tile of fewer than 16 columns: computes a whole tile and copies its columns. */
+/* Multiplies a tile of fewer than 16 columns: computes all 16 columns and copies the columns that c
+ * has. */
 static void tile_narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
@@ -106,7 +109,7 @@ void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
     }
 }
 
-/* Transposes 8 rows x 8 columns. */
+/* Transposes 8 rows x 8 columns of x. */
 FMA static void tile_turn(float *to, const float *x, int64_t ld)
 {
     __m256 r[8], t[8];
@@ -142,8 +145,8 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
 
-/* Widens 16 bf16 values. A call of osh_to_f32 for each 48 values would take 3 % of the time of a
- * whole Hessian. */
+/* Widens 16 bf16 values to f32. A call of osh_to_f32 for each 48 values would take 3 % of the time
+ * of a whole Hessian. */
 FMA static inline void tile_widen(__m256 *lo, __m256 *hi, const uint16_t *x)
 {
     __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);

@@ -1,9 +1,9 @@
-/* vec.h - functions on eight f32 lanes, in the compiler's vector extension. SSE2 and AVX2 share the
- * source and so give the same bytes.
+/* vec.h - functions on vectors of eight f32 lanes, in the compiler's vector extension. SSE2 and
+ * AVX2 run the same source and so give the same bytes.
  *
- * There is no fused multiply-add: a function here is inlined into a baseline body and into one
- * compiled for AVX2, and both must round alike. Vectors are passed by pointer, since passing them
- * by value depends on the instruction set. */
+ * No function uses a fused multiply-add: each function is inlined into code for SSE2 and into code
+ * for AVX2, and both must round alike. Vectors are passed by pointer, because the call convention
+ * for vectors by value depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
@@ -20,7 +20,8 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
-/* Returns the number of floats that all threads need for one padded row of n each. */
+/* Returns the number of floats of one row of n elements, padded to a multiple of 8, for each
+ * thread. */
 static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
@@ -34,7 +35,7 @@ OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, co
     *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
 }
 
-OSH_VEC_FN float v8_sum(const osh_v8f *x) // adds in a fixed order
+OSH_VEC_FN float v8_sum(const osh_v8f *x) // adds the lanes in a fixed order
 {
     float s = 0;
     for (int i = 0; i < OSH_LANES; i++) s += (*x)[i];
@@ -58,7 +59,7 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x for x <= 88.37, with a relative error under 2e-7; 0 for x below -87.33; NaN stays NaN.
+/* x = e^x for x <= 88.37, with a relative error under 2e-7. x below -87.33 gives 0, NaN gives NaN.
  * Cephes' reduction and polynomial: x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
@@ -66,7 +67,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // n and 2^n are not used in these lanes
+    below = *x < lo; // lanes in which the result is 0; n and 2^n are not used there
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -77,12 +78,12 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * r) * r + r + 1.0f;
-    /* The low bits of n + 1.5 * 2^23 are n. With the bias added, shifted into the exponent, they
-     * become 2^n. */
+    /* The low bits of n + 1.5 * 2^23 are n. Plus the exponent bias and shifted into the exponent,
+     * these bits are 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // overflows in lanes below, which are not
-                                                         // used
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // may overflow in the lanes of `below`,
+                                                         // which are not used
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
@@ -100,7 +101,7 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
 }
 
 /* x = ln x for x >= 2^-126, with a relative error under 3e-7; near 1 the absolute error is under
- * 1e-7. x = 2^n (1 + r) with 1 + r between sqrt 1/2 and sqrt 2; Cephes' polynomial. */
+ * 1e-7. Cephes' polynomial: x = 2^n (1 + r) with 1 + r between sqrt 1/2 and sqrt 2. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
     static const float part[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
@@ -116,8 +117,8 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
     *x = r + p + n * 0.693359375f;
 }
 
-/* x = tanh x, with a relative error under 3e-7. Near 0 it is Cephes' polynomial x + x^3 P(x^2),
- * elsewhere 1 - 2 / (e^2|x| + 1). */
+/* x = tanh x, with a relative error under 3e-7: Cephes' polynomial x + x^3 P(x^2) near 0, and 1 - 2
+ * / (e^2|x| + 1) for other |x|, with the sign of x. */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;
@@ -140,8 +141,8 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
 }
 
 /* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. x = n pi/2 +
- * r, |r| <= pi/4, then the Taylor series up to r^17 and r^16. pi/2 is split into five parts of 24
- * bits, so that their products with n are exact. */
+ * r, |r| <= pi/4; r goes into the Taylor series up to r^17 and r^16. pi/2 is split into five parts
+ * of 24 bits, so that the product of n and each part is exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
     static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
@@ -152,7 +153,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of the sum are n
+    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of x / (pi/2) + round are n
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
 
@@ -178,8 +179,8 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
     v8_select(x, &nan, x, &r);
 }
 
-/* Rounds x to f16: 11 significant bits, or multiples of 2^-24 for values below 2^-14. Adding 0.5 to
- * such a value rounds it to these multiples. */
+/* Rounds x to f16: 11 significant bits, or multiples of 2^-24 for |x| below 2^-14. Adding and
+ * subtracting 0.5 rounds such an x to these multiples. */
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;

@@ -4,9 +4,10 @@
  *
  *   relu    max(x, 0)
  *   relu2   max(x, 0)^2
- *   others  as in glu.c
+ *   others  the functions of glu.c
  *
- * The result is computed in f32 and rounded once. */
+ * The result is computed in f32 and rounded once. Shapes: N tokens of the batch, F
+ * intermediate_size. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

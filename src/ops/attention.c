@@ -1,17 +1,18 @@
-/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding
- * window.
+/* attention.c - causal softmax(q k^T scale) v per head, with an optional sliding window. Several
+ * query heads share one kv head (grouped-query attention).
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)
  *
- * Query i sees key j of its own sample if j <= i. A window also requires i - j < sliding_window;
- * chunks also require j / chunk = i / chunk. Rounding follows FlashAttention, which transformers'
- * sdpa uses: scores, mask and softmax are f32, the probabilities are rounded to the dtype of q for
- * the sum over v, and that sum is rounded. With a softcap c (Gemma2's eager_attention_forward) a
- * scaled score s becomes c tanh(s / c), in f32.
+ * Query i sees key j of its own sample if j <= i. With a sliding window, i - j must also be below
+ * sliding_window. With chunks, i and j must also be in one chunk: j / chunk = i / chunk. Rounding
+ * follows FlashAttention, which transformers' sdpa uses: scores, mask and softmax are f32, the
+ * probabilities are rounded to the dtype of q for the sum over v, and that sum is rounded. With a
+ * softcap c (Gemma2's eager_attention_forward) a scaled score s becomes c tanh(s / c), in f32.
  *
- * attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]: the softmax of head h
- * has sinks[h] as one more score, which is not scaled or capped. Its probability is dropped. */
+ * The op attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]: the softmax of
+ * head h has sinks[h] as one more score, which is not scaled or capped. The probability of a sink
+ * is not used. Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -56,15 +57,18 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-typedef struct query { // one row of one head
-    const float *q, *k, *v, *dy; // [Dh]; k and v: first token of the sample
-    float *dq, *dk, *dv;         // [Dh] gradients of q, k and v; NULL: not computed
-    int64_t i, kv;               // i: position of the query; kv: distance of rows of k and v
-    double *p, *dp;              // [len] scratch
-    double sink;                 // score of the head's sink; -INFINITY: no sink
+typedef struct query { // views: one query (row i of a sample) of one head
+    const float *q, *k, *v, *dy; // q, dy: [Dh]; k, v: rows of the head, from the first token of the
+                                 // sample on
+    float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
+    int64_t i, kv;               // i: position of the query in the sample; kv: elements from one
+                                 // row of k or v to the next
+    double *p, *dp;              // scratch: [tokens of the sample] probabilities and their
+                                 // gradients
+    double sink;                 // score of the head's sink; -INFINITY: the head has no sink
 } query;
 
-/* Computes y [Dh], the output of one query. */
+/* Computes y [Dh], the attention output of one query of one head. */
 static void attend_ref(const query *r, float *y, const osh_attention_attr *at, osh_dtype dt)
 {
     const float *q = r->q, *k = r->k, *v = r->v;
@@ -99,10 +103,10 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: [N, H*Dh], [N, K*Dh] x 2, [N, H*Dh]
-    float *sinks = NULL;                              // own: [H]; NULL: no sinks
-    double *p = NULL;                                 // own: [N] scratch
-    osh_tile *seq = NULL;                             // own: each tile is one whole sample
+    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: q, y [N, H*Dh]; k, v [N, K*Dh]
+    float *sinks = NULL;                              // own: [H]; NULL: the op has no sinks
+    double *p = NULL;                                 // own: scratch [N]
+    osh_tile *seq = NULL;                             // own: one tile for each sample
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
@@ -132,12 +136,13 @@ done:
     return rc;
 }
 
-/* Adds the gradients of one query. s is the capped score and p = softmax(s):
+/* Adds the gradients of q, k and v of one query of one head. Returns the gradient of the sink's
+ * score. s is the capped score and p = softmax(s):
  *
  *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
  *
- * The derivative of s by the product is `scale`, times 1 - tanh^2 if s is capped. The value of a
- * sink is 0, so its dp is 0. Returns ds of the sink. */
+ * The derivative of s by the product q k is `scale`, times 1 - tanh^2 if s is capped. A sink has
+ * the value 0, so dp of a sink is 0. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
@@ -174,10 +179,10 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL; // own: [N, H*Dh], [N, K*Dh] x 2
-    float *sinks = NULL;                   // own: [H]; NULL: no sinks
-    double *p = NULL;                      // own: [2, N] scratch
-    osh_tile *seq = NULL;                  // own: each tile is one whole sample
+    float *q = NULL, *k = NULL, *v = NULL; // own: q [N, H*Dh]; k, v [N, K*Dh]
+    float *sinks = NULL;                   // own: [H]; NULL: the op has no sinks
+    double *p = NULL;                      // own: scratch [2, N]
+    osh_tile *seq = NULL;                  // own: one tile for each sample
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
@@ -211,7 +216,8 @@ done:
     return rc;
 }
 
-/* The state is keys, then values: [room, K*Dh] each, in the dtype of the model. */
+/* Returns the bytes of the state (osh_op_past): keys, then values, [n_tokens, K*Dh] each, in dtype
+ * dt. */
 static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                               osh_dtype dt)
 {
@@ -219,12 +225,13 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
 }
 
-/* Adds the keys and values of the piece to the state, and attends to all that are there. */
+/* For a sample that runs in pieces: appends the keys and values of the piece to the state, and
+ * computes attention over all keys of the state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;
     osh_op_args all = *a;
-    osh_tensor kv[2]; // views of the state
+    osh_tensor kv[2]; // views: keys and values in the state
 
     for (int k = 0; k < 2; k++) {
         const osh_tensor *x = a->in[1 + k];

@@ -1,4 +1,8 @@
-/* channel_range.c - computes the smallest and the largest value of each channel over all tokens. */
+/* channel_range.c - computes the smallest and the largest value of each channel over all tokens.
+ *
+ *   in[0] x [N, D]     out F32 [2, D], in place: row 0 smallest, row 1 largest
+ *
+ * Shapes: N tokens of the batch, D channels. */
 #include "ops/kernel.h"
 
 #include <assert.h>

@@ -2,9 +2,9 @@
  *
  *   in[0] x [N, D]     out s F64 [D], in place: s += x^2
  *
- * The observer imatrix_mse weights input channels with it (llmcompressor observers/imatrix.py). A
- * square is exact in double. Tokens are added one after the other: the result does not depend on
- * batches or threads. */
+ * The observer imatrix_mse weights input channels with s (llmcompressor observers/imatrix.py). A
+ * square is exact in double. Tokens are added one after the other, so the result does not depend on
+ * batches or threads. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>

@@ -1,10 +1,11 @@
 /* channel_sum.c - adds up |x| of each channel over all tokens.
  *
- *   in[0] x [N, D]     out s F32 [2, D], in place: the sum is s[0] - s[1]
+ *   in[0] x [N, D]     out s F32 [2, D], in place: row 0 minus row 1 is the sum
  *
- * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). s[1] is
- * the sum of the rounding errors of s[0] (Kahan summation), so that no digit is lost over a million
- * tokens. Tokens are added one by one: the result does not depend on batches. */
+ * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). Row 1 is
+ * the sum of the rounding errors of row 0 (Kahan summation), so that a million tokens lose no
+ * digit. Tokens are added one after the other, so the result does not depend on batches. Shapes: N
+ * tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -14,7 +15,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
-    float *x = NULL, *sum = a->out[0]->data, *much = sum + D; // own: x [N, D]; views: sum, much
+    float *x = NULL, *sum = a->out[0]->data, *much = sum + D; // own: x [N, D]; sum, much: views
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t c = 0; c < D; c++) {

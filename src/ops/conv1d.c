@@ -4,8 +4,9 @@
  *
  *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     x is 0 before the sample's first token
  *
- * K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. transformers' causal_conv1d_fn: the sum is
- * rounded to the dtype, then silu is applied to it (`silu`) and rounded. Sums are double here. */
+ * Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. As in transformers' causal_conv1d_fn,
+ * the sum is rounded to the dtype of x. With the attribute `silu`, silu is applied to the rounded
+ * sum and rounded again. This file sums in double. Shapes: N tokens of the batch, C channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -14,9 +15,10 @@
 
 #include <string.h>
 
-enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels computed at a time;
-                                            // largest K
-enum { NEAR = 32 };                         // channels of a chunk of the backward pass
+enum { ROWS = 64, PIECE = 256, MOST = 16 }; // ROWS: tokens per chunk of parallel work; PIECE:
+                                            // channels computed at a time; MOST: largest K
+enum { NEAR = 32 };                         // channels per chunk of parallel work in the backward
+                                            // pass
 
 static const osh_field attrs[] = {
     {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
@@ -42,7 +44,8 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Returns channel c of a row. Rows before the first of a piece are in its state, [K - 1, C]. */
+/* Returns a pointer to channel c of a row of x. For a sample that runs in pieces, rows before the
+ * piece (row < 0) are in the state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -52,7 +55,7 @@ static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-/* Computes channels [c, c + n) of a tile. The ring holds the last K rows. */
+/* Computes channels [c, c + n) of a tile. `ring` holds the last K rows of these channels. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
     const osh_conv1d_attr *at = j->a->attr;
@@ -87,7 +90,7 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Moves the last K - 1 rows of the sample into the state. */
+/* Copies the last K - 1 rows of the sample to the state, for the next piece. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];
@@ -125,7 +128,7 @@ done:
     return rc;
 }
 
-/* Adds the gradients of channel c of one sample. `room` [2, seq->n] is scratch for x and the
+/* Adds the gradients of channel c of one sample. `room` [2, seq->n] is scratch for x and for the
  * gradients of the sums. */
 static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64_t c, double *room)
 {
@@ -140,7 +143,8 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // number of taps before the first token
+        int64_t none = osh_max64(0, K - 1 - t); // number of taps k whose x[t - K + 1 + k] is before
+                                                // the first token
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];
@@ -159,12 +163,12 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: each tile is one whole sample
+    osh_tile *seq; // own: one tile for each sample
     int64_t n_seqs, longest;
-    double *room;  // own: [threads, 2, tokens of the longest sample]
+    double *room;  // own: [threads, 2, tokens of the longest sample] scratch
 } conv_back_job;
 
-/* Computes some channels of all samples, so that gradients of weights are summed sample by
+/* Computes a chunk of channels for all samples, so that gradients of weights are summed sample by
  * sample. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

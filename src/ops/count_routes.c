@@ -1,9 +1,10 @@
-/* count_routes.c - counts the tokens that a router sends to each expert: the elements of a route
- * that are not 0.
+/* count_routes.c - counts the tokens that a router sends to each expert, which are the nonzero
+ * elements of a column of the route.
  *
  *   in[0] route [N, E]     out count I64 [E], in place
  *
- * Counts are exact: the result does not depend on batches or threads. */
+ * Counts are exact, so the result does not depend on batches or threads. Shapes: N tokens of the
+ * batch, E experts. */
 #include "ops/kernel.h"
 
 #include <assert.h>

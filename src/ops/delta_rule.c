@@ -1,8 +1,8 @@
-/* delta_rule.c - computes gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head keeps a
- * matrix that maps keys to values. A token scales it down, corrects the value of its key and reads
- * the value of its query.
+/* delta_rule.c - computes gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head has a
+ * state matrix S that maps keys to values. Each token scales S down, corrects the value that S has
+ * for the token's key, and reads the value that S has for the token's query.
  *
- *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads, values of Nv heads
+ *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads [Dk], values of Nv heads [Dv]
  *   in[1] a [N, Nv]     in[2] b [N, Nv]     in[3] A_log [Nv]     in[4] dt_bias [Nv]
  *   out y [N, Nv Dv]
  *
@@ -12,9 +12,9 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * transformers' torch_recurrent_gated_delta_rule: everything is f32 but sigmoid(b) and y, which are
- * rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in another
- * order. */
+ * As in transformers' torch_recurrent_gated_delta_rule, everything is f32 except sigmoid(b) and y,
+ * which are rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in
+ * another order. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -56,7 +56,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
 {
     double x = (double)a + weights[1];
-    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // torch's softplus
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus with torch's threshold
+                                                                  // of 20
     gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
 }
@@ -68,18 +69,18 @@ static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
 }
 
-typedef struct whole { // all inputs in f32
+typedef struct whole { // all inputs of a call in f32, and scratch
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
-    double *S, *q, *k;                      // own: [Dk, Dv], [Dk], [Dk] of one head
+    double *S, *q, *k;                      // own: scratch of one head: S [Dk, Dv], q [Dk], k [Dk]
 } whole;
 
-typedef struct token_ref { // views: one token of a head
-    double *S;           // [Dk, Dv]
-    const double *q, *k; // [Dk]
-    const float *v, *gates; // [Dv], [2]
+typedef struct token_ref { // views: the values of one token of one head
+    double *S;           // [Dk, Dv] state of the head
+    const double *q, *k; // [Dk] normalized query and key
+    const float *v, *gates; // v: [Dv]; gates: decay and sigmoid(b)
 } token_ref;
 
-/* Updates S with one token and computes y [Dv]. */
+/* Updates S with one token and computes the token's output y [Dv]. */
 static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at)
 {
     double *S = t->S;
@@ -97,7 +98,7 @@ static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_at
     }
 }
 
-/* Computes head h of the sample in rows [row, row + n). */
+/* Computes head h of one sample, which has rows [row, row + n). */
 static void delta_head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n,
                            int64_t h, osh_dtype dt)
 {
@@ -147,7 +148,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -168,19 +169,20 @@ done:
 
 /* ---- gradient ----
  *
- * f is the decay, c = sigmoid(b), e = v - k f S, u = c e, and dS is the gradient by S from later
- * tokens:
+ * f = exp(-exp(A_log) softplus(a + dt_bias)) is the decay, c = sigmoid(b), e = v - k f S, u = c e,
+ * and dS is the gradient by S, first from the later tokens. For each token, from the last to the
+ * first:
  *
  *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
  *
- * Then dS -= k e' is the gradient by the product f S. f = exp(-exp(A_log) softplus(a + dt_bias)) */
+ * After that, dS - k e' is the gradient by the product f S. */
 
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
                           const float w[2])
 {
     double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // `rate` is the gradient of
-                                                                // softplus
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // rate: gradient by the softplus of
+                                                                // a + dt_bias
     double half = 1 / (1 + osh_math_exp(-(double)b));
     to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];
@@ -194,17 +196,17 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
     for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)(dx[i] + r * (d[i] - x[i] * dot / sum));
 }
 
-typedef struct delta_back { // scratch for one head
-    double *S, *dS;  // S: [tokens + 1, Dk, Dv], S[0] is 0; dS: [Dk, Dv]
-    double *q, *k;   // [Dk]
-    double *u, *du;  // [Dv]
-    float *dq, *dk;  // [Dk]
-    float gates[2];  // gates of the current token
-    double d[2];     // gradients of gates
+typedef struct delta_back { // views: scratch for the backward pass of one head
+    double *S, *dS;  // S: [tokens + 1, Dk, Dv] states, S[0] is 0; dS: [Dk, Dv]
+    double *q, *k;   // [Dk] query and key of the current token
+    double *u, *du;  // [Dv] e of the formula; du, at the end dv
+    float *dq, *dk;  // [Dk] gradients of q and k
+    float gates[2];  // decay and sigmoid(b) of the token
+    double d[2];     // gradients of the two gates
 } delta_back;
 
-/* Computes the backward step of one token. S points to the matrix before the token, which the
- * matrix after it follows. */
+/* Computes the backward step of one token. S points to the state before the token; the state after
+ * the token follows in memory. */
 static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const float *v,
                                 const osh_delta_rule_attr *at)
 {
@@ -233,10 +235,10 @@ static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const
         }
         m->dq[i] = (float)dq, m->dk[i] = (float)dk;
     }
-    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // gradient of v
+    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // du becomes the gradient of v
 }
 
-/* Adds the gradients of head h of a sample. w has the inputs in f32. */
+/* Adds the gradients of head h of one sample. w contains the inputs in f32. */
 static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
                                 const osh_tile *seq, int64_t h)
 {
@@ -281,9 +283,9 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
-    double *room = NULL;  // own: scratch that m uses
-    float *keys = NULL;   // own: scratch that m uses
+    osh_tile *seq = NULL; // own: one tile for each sample
+    double *room = NULL;  // own: scratch that m points to
+    float *keys = NULL;   // own: scratch that m points to
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));

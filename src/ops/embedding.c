@@ -2,8 +2,9 @@
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y, and rounded to it if
- * not. An id outside [0, V) is an error: the tokenizer does not belong to the model. */
+ * Like torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y; if not, the row is
+ * rounded to the dtype of y. An id outside [0, V) is an error, because the tokenizer then does not
+ * fit the model. Shapes: N tokens of the batch, V vocabulary size, D elements per token. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
@@ -33,10 +34,10 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    const int32_t *ids = a->in[0]->data;        // [N]
+    const int32_t *ids = a->in[0]->data;        // [N] token ids
     const osh_tensor *w = a->in[1], *y = a->out[0];
     int64_t N = osh_rows(a->in[0]), V = w->shape[0], D = w->shape[1];
-    float *row = NULL; // own: [D]
+    float *row = NULL; // own: [D] one row of the table
 
     OSH_NEW(cx, row, D);
     for (int64_t n = 0; n < N; n++) {
@@ -66,9 +67,9 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU needs no
-                                                                            // column: this is a
-                                                                            // copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU runs the
+                                                                            // reference, which only
+                                                                            // copies
     .tol = 0, .scratch = scratch, .lookup = true,
     .scratch_cuda = osh_embedding_cuda_scratch,
 };

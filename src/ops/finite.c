@@ -1,14 +1,14 @@
-/* finite.c - finds the first NaN or infinity of a tensor on all threads. Every output of every op
- * is searched. */
+/* finite.c - finds the first NaN or infinity of a tensor on all threads. A run searches every
+ * output of every op. */
 #include "ops/kernel.h"
 
 #include <stdatomic.h>
 
-enum { PIECE = 1 << 16 }; // elements of one chunk
+enum { PIECE = 1 << 16 }; // elements per chunk of parallel work
 
 typedef struct finite_job {
     const osh_tensor *x;
-    _Atomic int64_t first; // lowest index found so far
+    _Atomic int64_t first; // lowest index of a NaN or infinity that a thread has found so far
 } finite_job;
 
 static osh_status nonfinite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -2,12 +2,13 @@
  *
  *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may be x
  *
- * w is rounded to the dtype of x, and so is the product. */
+ * w and the product are rounded to the dtype of x. Shapes: N tokens of the batch, D elements per
+ * token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements of one chunk
+enum { PIECE = 4096 }; // elements per chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -38,14 +39,14 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* dx = dy w, dw = sum of dy x. dw is summed sample by sample. */
+/* Computes dx = dy w and dw = sum of dy x. dw is summed sample by sample. */
 static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
     float *x = NULL, w;   // own: x [N, D]
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -1,11 +1,13 @@
-/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, then a gate.
+/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, then a gate
+ * silu(z).
  *
  *   in[0] x [N, H*D], may be F32     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]
  *   D = head_dim
  *
- * transformers' Qwen3NextRMSNormGated: the normalized value and its product with w are rounded to
- * the dtype of x. The gate is f32, and y is rounded to its own dtype. With `before` (transformers'
- * MambaRMSNormGated), y is the norm of x silu(z), in f32, rounded once. Sums are double here. */
+ * As in transformers' Qwen3NextRMSNormGated, the normalized value and the product with w are
+ * rounded to the dtype of x. The gate is f32, and y is rounded to the dtype of y. With the
+ * attribute `before` (transformers' MambaRMSNormGated), y is the norm of x silu(z), in f32, rounded
+ * once. This file sums in double. Shapes: N tokens of the batch, H heads. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -15,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16, MOST = 16384 }; // ROWS: rows of a chunk; MOST: largest D
+enum { ROWS = 16, MOST = 16384 }; // ROWS: rows per chunk of parallel work; MOST: largest D
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
@@ -77,8 +79,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of one head. dw [D] gets the sums for w; NULL: they are not computed. With s =
- * silu(z) and r = 1 / sqrt(mean(u^2) + eps):
+/* Adds the gradients of one head. `dw` [D] receives the gradient of w; NULL: not computed. s =
+ * silu(z), r = 1 / sqrt(mean(u^2) + eps), `after` and `before`: the gate is applied after or before
+ * the norm.
  *
  *             u      n      g         du                     dw
  *   after     x      x r    dy w s    (g - n mean(g n)) r    dy n s
@@ -98,7 +101,7 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, const fl
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        dot += (double)dy[i] * w[i] * s[i] * x[i]; // equals g u in both cases
+        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u of the table, the same in both rows
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {
@@ -124,14 +127,14 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Runs on all threads, or, if w has a gradient, on one thread, which sums it row by row. */
+/* Runs on all threads; if w has a gradient, on one thread, which sums dw row by row. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
-    double *dw = NULL;    // own: [D] sums of a sample
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    double *dw = NULL;    // own: [D] gradient of w for one sample
+    osh_tile *seq = NULL; // own: one tile for each sample
     float w[MOST];
 
     if (!a->din[2])

@@ -11,8 +11,9 @@
  *
  *   y = (up + 1) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
  *
- * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of gate, then the product
- * is rounded. The clamped form is rounded once here. */
+ * As in transformers' LlamaMLP, act(gate) is computed in f32 and rounded to the dtype of gate, then
+ * the product is rounded. The form with a limit is rounded only once, at the end. Shapes: N tokens
+ * of the batch, F intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -66,9 +67,10 @@ done:
     return rc;
 }
 
-enum { PIECE = 1024 }; // elements of one chunk
+enum { PIECE = 1024 }; // elements per chunk of parallel work
 
-/* Computes the gradients d[0] of gate and d[1] of up. A clamped value has gradient 0. */
+/* With a limit: computes the gradient d[0] of gate and the gradient d[1] of up. A clamped value has
+ * gradient 0. */
 static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
 {
     double g = gate > at->limit ? at->limit : gate,
@@ -78,7 +80,7 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     d[1] = u != up ? 0 : dy * g * s;
 }
 
-/* dgate = dy up act'(gate), dup = dy act(gate). */
+/* Without a limit: dgate = dy up act'(gate), dup = dy act(gate). */
 static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

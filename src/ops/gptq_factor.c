@@ -1,21 +1,23 @@
 /* gptq_factor.c - computes the upper triangular U with U^T U = H^-1 in place of H.
  *
- *   out H F32 [I, I], in place: reads the lower triangle, writes all (zeros below the diagonal)
+ *   out H F32 [I, I], in place: reads the lower triangle, writes all elements
  *
  * llmcompressor's factorize_hessian computes cholesky(cholesky_inverse(cholesky(H)), upper). The
- * reference below does so in double. The fast kernel needs no inverse (flip-Cholesky): let J
- * reverse the order. J H J = L L^T gives H = R R^T with the upper triangular R = J L J, so H^-1 =
- * R^-T R^-1 and U = R^-1 = J L^-1 J. If H is not positive definite, the op returns OSH_E_NUMERIC
- * without a message: the caller increases the damping and tries again. The lower triangle is then
- * destroyed; elements above the diagonal are unchanged. */
+ * reference kernel computes the same in double. The fast kernels need no inverse of H. Let J be the
+ * matrix that reverses the order of rows. J H J = L L^T gives H = R R^T with the upper triangular R
+ * = J L J, so H^-1 = R^-T R^-1 and U = R^-1 = J L^-1 J.
+ *
+ * U has zeros below the diagonal. If H is not positive definite, the op returns OSH_E_NUMERIC
+ * without a message, and the caller increases the damping and tries again. The lower triangle is
+ * then destroyed; elements above the diagonal are unchanged. Shapes: I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Replaces the lower triangle of a [n, n] by its lower Cholesky factor. Returns false if a is not
- * positive definite. */
+/* Replaces the lower triangle of a [n, n] by the lower Cholesky factor of a. Returns false if a is
+ * not positive definite. */
 static bool cholesky_ref(double *a, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -30,10 +32,11 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Writes the lower triangle of (L L^T)^-1 to inv, using the columns of L^-1. Overwrites l. */
+/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. l: the lower
+ * triangle L, which is overwritten by L^-1. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    /* Computes L^-1 column by column in place: later columns do not need column j of L. */
+    /* L^-1 replaces L column by column, because later columns of L^-1 do not need column j of L. */
     for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {
@@ -64,7 +67,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     if (!cholesky_ref(l, n)) OSH_TRY(OSH_E_NUMERIC);
     cholesky_invert_ref(inv, l, n);
     if (!cholesky_ref(inv, n)) OSH_TRY(OSH_E_NUMERIC);
-    for (int64_t i = 0; i < n; i++) // the upper factor is the transpose
+    for (int64_t i = 0; i < n; i++) // transposes the lower factor, so that U is upper triangular
         for (int64_t j = 0; j < n; j++) h[i * n + j] = j < i ? 0 : (float)inv[j * n + i];
 done:
     osh_free(cx, inv);

@@ -1,18 +1,21 @@
-/* gptq_shift.c - computes S = D Hd^-1 in place of D. Hd is the damped Hessian; the factor of the
- * solve has U^T U = Hd^-1 in solving order.
+/* gptq_shift.c - computes S = D Hd^-1 in place of D, for GPTQ with the original model as target. Hd
+ * is the damped Hessian. U with U^T U = Hd^-1 comes from gptq_factor, with rows and columns in the
+ * order in which GPTQ solves the columns (solving order).
  *
  *   in[0] u F32 [I, I]     in[1] perm I32 [I]: solving order -> column
  *   out D F32 [I, I], in place, in file order
  *
- * A row d becomes d P^T U^T U P; P brings columns into solving order. On X, the inputs of the
- * quantized model, the weight W + W S comes closest to the outputs of W on X0, the inputs of the
- * original model. The minimum of |X (W + V)^T - X0 W^T|^2 over V is V = W (X0 - X)^T X (X^T X)^-1 =
- * W D H^-1, here with the damping of the Hessian (the closed form of Li et al. 2025, "GPTAQ"). */
+ * A row d becomes d P^T U^T U P; the permutation P brings columns into solving order. X contains
+ * the inputs of a Linear in the quantized model, X0 the inputs in the original model, and D = (X0 -
+ * X)^T X. Of all weights, W + W S gives outputs on X that are closest to the outputs of W on X0:
+ * the minimum of |X (W + V)^T - X0 W^T|^2 over V is V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1, here
+ * with the damping of the Hessian (the closed form of Li et al. 2025, "GPTAQ"). Shapes: I
+ * in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* Computes to = U^T (U from). room: [n] scratch. */
+/* Computes to = U^T (U from) for one row. u: [n, n] upper triangular; room: scratch [n]. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -31,7 +34,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    double *row = NULL; // own: [3, I] scratch
+    double *row = NULL; // own: scratch [3, I]
 
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {

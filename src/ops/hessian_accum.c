@@ -2,9 +2,10 @@
  *
  *   in[0] x [N, I]     out H F32 [I, I], in place; elements above the diagonal are not written
  *
- * This is the Hessian of GPTQ and SparseGPT up to a factor, which the modifier applies
- * (llmcompressor accumulate_hessian). Products of bf16 values are exact in f32. Sums are f32: the
- * kernels add one tile of tokens after the other, sample by sample. */
+ * H is the Hessian of GPTQ and SparseGPT up to a factor, which the modifier applies (llmcompressor
+ * accumulate_hessian). Products of bf16 values are exact in f32. Sums are f32. The kernels add
+ * tiles of tokens one after the other, sample by sample. Shapes: N tokens of the batch, I
+ * in_features. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -12,7 +13,7 @@
 
 #include <assert.h>
 
-/* Returns sum + x^T y for two columns of [N, I]. */
+/* Returns sum + x^T y. x and y point to the first elements of two columns of one matrix [N, I]. */
 OSH_RANGES_CHECKED static double hessian_add_products(double sum, const float *x, const float *y,
                                                       int64_t N, int64_t I)
 {

@@ -3,19 +3,19 @@
  *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads
  *   out [N, H*(width + S)]
  *
- * An example with H = 2, width 2, S 1. DeepSeek's keys are like this: each head has a part of its
- * own, and all heads share a part with rope.
+ * Example with H = 2 heads, width 2 and S = 1 shared column. DeepSeek's keys have this form: each
+ * head has a part of its own, and all heads share a part with rope.
  *
  *   a  a a | a a     b  r     out  a a r | a a r
  *
- * Bytes are copied. */
+ * Bytes are copied. Shapes: N tokens of the batch, H heads. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows of a chunk
+enum { ROWS = 64 }; // rows per chunk of parallel work
 
 static const osh_field attrs[] = {
     {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,
@@ -69,7 +69,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Does the reverse of join_chunk. A shared part gets the sum over the heads. */
+/* Splits the gradient of the output: adds the columns of dout to the gradients of a and b. A shared
+ * b receives the sum over the heads. */
 static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
@@ -100,8 +101,9 @@ static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU needs no column:
-                                                                       // this is a copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU runs the
+                                                                       // reference, which only
+                                                                       // copies
     .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = join_grad_ref},
     .grad_scratch = osh_elementwise_scratch,
 };

@@ -1,5 +1,5 @@
-/* kernel.c - helper functions of the kernels: loads, activations, tiles of a ragged batch, loops
- * over channels. */
+/* kernel.c - helper functions of the kernels: loads of weights, activations, tiles of a batch,
+ * loops over channels. */
 #include "ops/kernel.h"
 #include "tensor/device.h"
 
@@ -120,7 +120,7 @@ int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, i
     return end;
 }
 
-enum { CHANNELS = 256 }; // channels of a chunk
+enum { CHANNELS = 256 }; // channels per chunk of parallel work
 
 typedef struct channel_job {
     const osh_op_args *a;

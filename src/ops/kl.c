@@ -1,13 +1,15 @@
-/* kl.c - computes the divergence of a model's next-token distribution p from a reference model's r,
- * and whether their most probable tokens are equal: kl = sum over v of r log(r / p).
+/* kl.c - computes the KL divergence kl = sum over v of r log(r / p) of a model's next-token
+ * distribution p from the distribution r of a reference model, and whether both models have the
+ * same most probable token.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
- *   out[1] same F32 [N]: 1 if both have the same most probable token (of equal
- *                  ones the lowest id), else 0
+ *   out[1] same F32 [N]: 1 if both models have the same most probable token (of equal
+ *                  tokens the lowest id), else 0
  *
- * The logits of each model are rounded to its own compute dtype; the rest is f32. attr is an
- * osh_vocab_attr with the rules for the logits of both models, or NULL. */
+ * The logits of each model are rounded to the compute dtype of that model; all else is f32. attr is
+ * an osh_vocab_attr with the rules for the logits of both models, or NULL. Shapes: N tokens of the
+ * batch, V vocabulary size, D and D2 hidden_size of the two models. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -15,12 +17,12 @@
 #include <math.h>
 
 typedef struct model_rule {
-    const osh_logits_rule *rule; // NULL: no rule
+    const osh_logits_rule *rule; // NULL: the model does not change its logits
     osh_dtype dt;
 } model_rule;
 
-/* Computes the logits [V] of one row x [D]. *best is the index of the first largest. `size` has V
- * and D. Returns log(sum(exp(logit))). */
+/* Computes the logits [V] of one row x [D]. Returns log(sum(exp(logit))). Sets *best to the index
+ * of the largest logit (of equal logits the first). size: {V, D}. */
 static double kl_row_logits(float *logit, int64_t *best, const float *x, const float *w,
                             const int64_t *size, const model_rule *m)
 {
@@ -74,7 +76,8 @@ done:
     return rc;
 }
 
-/* Only x has a gradient: dx = dkl (p - r) W, times the derivative of the rule. */
+/* Computes the gradient of x, the only input with a gradient: dx = dkl (p - r) W, times the
+ * derivative of the logits rule. */
 static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, true);
@@ -83,7 +86,7 @@ static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
-    .tol = 1e-9, // kl is a small difference of large numbers
+    .tol = 1e-9, // large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
     .grad = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad_scratch = osh_kl_grad_scratch,

@@ -2,8 +2,8 @@
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]
  *
- * torch.nn.LayerNorm: everything is f32 (sums are double here) and rounded once to the dtype of
- * x. */
+ * As in torch.nn.LayerNorm, values are f32 (this file sums in double), and the result is rounded
+ * once to the dtype of x. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -36,7 +36,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
     double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
-    float *x = NULL, *w = NULL, *b = NULL; // own: [N, D], [D], [D] or NULL
+    float *x = NULL, *w = NULL, *b = NULL; // own: x [N, D]; w [D]; b [D], or NULL without a bias
 
     assert(osh_tensor_numel(a->in[1]) == D);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -60,7 +60,7 @@ done:
     return rc;
 }
 
-/* With n = (x - mean) / sqrt(variance + eps), g = dy w:
+/* Computes dx, dw and db. With n = (x - mean) / sqrt(variance + eps) and g = dy w:
  *
  *   dx = (g - mean(g) - n mean(g n)) / sqrt(variance + eps)
  *   dw = sum over rows of dy n     db = sum over rows of dy */
@@ -70,9 +70,9 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
-    float *x = NULL, *w = NULL; // own: [N, D], [D]
-    double *sums = NULL;        // own: [2, D]: dw and db of a sample
-    osh_tile *seq = NULL;       // own: each tile is one whole sample
+    float *x = NULL, *w = NULL; // own: x [N, D]; w [D]
+    double *sums = NULL;        // own: [2, D] dw and db of one sample
+    osh_tile *seq = NULL;       // own: one tile for each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

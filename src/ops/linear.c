@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *
- * torch.nn.Linear (addmm): products and sums are f32 (double here). The bias is added before the
- * only rounding, to the dtype of x. Products of BF16 values are exact in f32. */
+ * As in torch.nn.Linear (addmm), products and sums are f32; the reference kernel sums in double.
+ * The bias is added before the result is rounded to the dtype of x, the only rounding. Products of
+ * BF16 values are exact in f32. Shapes: N tokens of the batch, I in_features, O out_features. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -37,7 +38,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns sum + x w for two rows [I]. */
+/* Returns sum + the dot product of the rows x [I] and w [I]. */
 OSH_RANGES_CHECKED static double linear_add_products(double sum, const float *x, const float *w,
                                                      int64_t I)
 {
@@ -51,7 +52,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own: [N, I], [O, I], [O] or NULL, [O]
+    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own: x [N, I]; w [O, I]; b [O], or NULL
+                                                        // without a bias; row [O]
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -74,14 +76,15 @@ done:
     return rc;
 }
 
-/* dx = dy W     dw = dy^T x     db = sum over rows of dy. dw and db are summed sample by sample. */
+/* Computes dx = dy W, dw = dy^T x and db = sum over rows of dy. dw and db are summed sample by
+ * sample. */
 static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
-    float *x = NULL, *w = NULL; // own: [N, I], [O, I]
-    osh_tile *seq = NULL;       // own: each tile is one whole sample
+    float *x = NULL, *w = NULL; // own: x [N, I]; w [O, I]
+    osh_tile *seq = NULL;       // own: one tile for each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
@@ -94,7 +97,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
         }
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t o = 0; o < O; o++)
-            for (int64_t i = -1; i < I; i++) { // i = -1 is the bias
+            for (int64_t i = -1; i < I; i++) { // i = -1 computes the gradient of the bias
                 double sum = 0;
                 for (int64_t n = seq[s].row; n < seq[s].row + seq[s].n; n++)
                     sum += (double)dy[n * O + o] * (i < 0 ? 1 : x[n * I + i]);

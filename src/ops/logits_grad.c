@@ -1,4 +1,4 @@
-/* logits_grad.c - the reference version of the gradients by x of kl and nll, the two losses of a
+/* logits_grad.c - the reference version of the gradient by x of kl and of nll, the two losses of a
  * model's logits.
  *
  *   z = x W^T, l = rule(z), p = softmax(l)
@@ -6,13 +6,14 @@
  *   nll   dl_v = g (p_v - [v == target])
  *   dz_v = dl_v rule'(z_v)     dx = dz W
  *
- * g is the element of dout[0] for the row. Rows with g = 0 are skipped. */
+ * g is the element of dout[0] for the row. Rows with g = 0 are skipped. `rule` divides and caps
+ * logits (osh_logits_rule). */
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Computes p [V] of one row, and the derivative `slope` [V] of the rule unless it is NULL. `size`
- * has V and D. */
+/* Computes the probabilities p [V] of one row x [D], and the derivative `slope` [V] of the logits
+ * rule. slope NULL: not computed. size: {V, D}. */
 static void logits_row_softmax(double *p, double *slope, const float *x, const float *w,
                                const int64_t *size, const osh_logits_rule *rule)
 {
@@ -38,9 +39,9 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: [N, D], [V, D]; x2, w2: reference
-                                                        // model
-    double *p = NULL;                                   // own: [3, V]: p, slope, r
+    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: x [N, D], w [V, D]; x2, w2: of the
+                                                        // reference model, for kl
+    double *p = NULL;                                   // own: [3, V] p, slope, r
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

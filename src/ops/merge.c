@@ -1,20 +1,21 @@
-/* merge.c - merges two states of a statistic (stat.h). out[0] becomes the state of both parts
- * together; out[1], the later part, becomes empty.
+/* merge.c - merges two states of a statistic (stat.h), each from other samples. out[0] becomes the
+ * state for all these samples; out[1], the state of the later samples, becomes empty.
  *
- *   merge_lower        out F32 [n, n]: sums of the lower triangle; the rest is not read or written
+ *   merge_lower        out F32 [n, n]: sums in the lower triangle; other elements are unchanged
  *   merge_sums         out F32, F64 or I64, any shape: sums
- *   merge_channel_sum  out F32 [2, n] of channel_sum: (s - excess) + (s' - excess'), in double
+ *   merge_channel_sum  out F32 [2, n] of channel_sum: (s[0] - s[1]) + (s'[0] - s'[1]), in double
  *   merge_ranges       out F32 [2, n]: the smaller of both minima, the larger of both maxima
  *
- * Each element has one sum, so the result does not depend on threads. */
+ * One thread computes the sum of an element, so the result does not depend on threads. n: columns
+ * of the statistic. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
 #include <math.h>
 
-enum { SPAN = 1 << 15, ROWS = 16 }; // SPAN: elements of a chunk; ROWS: rows of a triangle in a
-                                    // chunk
+enum { SPAN = 1 << 15, ROWS = 16 }; // per chunk of parallel work: SPAN elements, or ROWS rows of a
+                                    // triangle
 
 static void check_states(const osh_op_args *a)
 {
@@ -22,9 +23,9 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // elements of one step, which the compiler turns into vector instructions
+enum { WIDE = 16 }; // elements of one step, for which the compiler uses vector instructions
 
-/* to [n] += from [n]; from [n] = 0. */
+/* Adds from [n] to `to` [n] and sets from [n] to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;
@@ -72,9 +73,9 @@ const osh_op osh_op_merge_lower = {
             [OSH_CUDA] = OSH_CUDA_FN(osh_merge_lower_cuda)},
 };
 
-/* ---- element by element ---- */
+/* ---- merge_sums, merge_channel_sum, merge_ranges: element by element ---- */
 
-typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end); // works on elements [i, end)
+typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end); // merges elements [i, end)
 typedef struct span_job {
     const osh_op_args *a;
     span_fn merge;

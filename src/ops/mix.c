@@ -1,10 +1,12 @@
-/* mix.c - takes each element from one of two values at random, for learners with a drop_ratio.
+/* mix.c - takes each element from one of two values at random. Learned rounding mixes the inputs of
+ * a block in the quantized model and in the original model this way.
  *
  *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D] = x if u < share, else x0     y may be x
  *
- *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: index in its sample
+ *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: index in the sample
  *
- * The result does not depend on batches or threads. */
+ * u is a random number in [0, 1). The result does not depend on batches or threads. Shapes: N
+ * tokens of the batch, D elements per token. */
 #include "base/rng.h"
 #include "ops/kernel.h"
 

@@ -2,12 +2,13 @@
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; else out = sum
- *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of experts by the weights)
+ *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; other rows: out = sum
+ *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of the experts instead)
  *
- * transformers' Qwen3MoeExperts: the product is rounded to the dtype, and index_add_ adds in that
- * dtype, one expert after the other, beginning with zeros. Rows of y of tokens that are not routed
- * to the expert are ignored, even infinities. out may be sum. */
+ * As in transformers' Qwen3MoeExperts, the product is rounded to the dtype of y, and index_add_
+ * adds in that dtype, one expert after the other, from zeros on. Rows of y whose token is not
+ * routed to the expert are ignored, even if they contain infinities. out may be the same tensor as
+ * sum. Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows of a chunk; PIECE: elements that are widened at a
-                                  // time
+enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
+                                  // converted to f32 at a time
 
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
@@ -84,15 +85,15 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* dsum = dout, dy = dout * route, droute = sum of dout y. Rows with route = 0 have no dy and no
- * droute. */
+/* Computes dsum = dout, dy = dout * route and droute = sum of dout y. dy and droute are 0 for rows
+ * with route = 0. */
 static osh_status moe_combine_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[2]);
     const osh_moe_combine_attr *at = a->attr;
     const float *dy = a->dout[0]->data;
-    float *y = NULL, *route = NULL; // own: [N, D], [N, E]
+    float *y = NULL, *route = NULL; // own: y [N, D]; route [N, E]
 
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &route, a->in[2]));

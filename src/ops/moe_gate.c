@@ -5,18 +5,19 @@
  *
  * Steps, for one token:
  *
- *   1. s = softmax(x w^T) or sigmoid(x w^T), c = s + b. The choice is made by c.
+ *   1. s = softmax(x w^T) or sigmoid(x w^T), c = s + b. c decides the choice.
  *   2. n_group groups have E / n_group experts each. The score of a group is the sum of its two
- *      largest c (sigmoid) or its largest c (softmax). Only the topk_group best groups remain.
- *   3. The top_k remaining experts with the largest c are chosen; of equal ones the lower index.
+ *      largest c (sigmoid) or its largest c (softmax). The topk_group best groups remain.
+ *   3. The top_k remaining experts with the largest c are chosen; of equal c the lower index.
  *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
- * An example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives
- * group scores 1.0 and 1.3. Expert 3 is chosen, not 0.
+ * Example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives
+ * group scores 1.0 and 1.3, so expert 3 is chosen and not expert 0.
  *
- * transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter
- * (softmax; greedy is one group): x and w are widened, everything is f32, and the weights are
- * rounded to the dtype of x at the end. Sums are double here, in a fixed order. */
+ * As in transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid) and DeepseekV2TopkRouter
+ * (softmax; greedy: one group), x and w are converted to f32, and the weights of the experts are
+ * rounded to the dtype of x at the end. Dot products are summed in double, in a fixed order.
+ * Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -26,8 +27,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of a chunk; columns at a time; partial sums of a
-                                           // dot product
+enum { ROWS = 4, PIECE = 512, LANES = 8 }; // ROWS: rows per chunk of parallel work; PIECE: columns
+                                           // at a time; LANES: partial sums of a dot product
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -74,8 +75,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] are larger than x[at], or equal to it with a
- * lower index. */
+/* Returns true if at least `most` elements of x [n] are before x[at] in descending order: larger,
+ * or equal with a lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
@@ -84,7 +85,7 @@ static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
     return before >= most;
 }
 
-/* Sets c [E] to -infinity for the experts of all groups but the topk_group best. */
+/* Sets c [E] to -infinity for the experts of all groups except the topk_group best groups. */
 static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
 {
     float worth[OSH_MOE_MAX_EXPERTS];
@@ -103,7 +104,8 @@ static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
             c[e] = -INFINITY;
 }
 
-/* Computes the weights s [E] of a row of logits. bias: [E] f32, or NULL. */
+/* Computes the weights s [E] of the experts for one token from the logits [E]. bias: [E] f32, or
+ * NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
 {
@@ -115,7 +117,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     for (int64_t e = 0; e < E; e++) {
         s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
                                    : osh_math_exp(logits[e] - max) / sum);
-        /* Softmax chooses by the logits, because exp could make different logits equal. */
+        /* With softmax the logits decide the choice, because exp could make different logits
+         * equal. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);
@@ -127,8 +130,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
         s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
 }
 
-/* Returns the sum of x w over n elements. Partial sum k adds every LANES-th element, beginning with
- * element k. */
+/* Returns the dot product of x [n] and w [n]. Partial sum k adds the elements k, k + LANES, k + 2
+ * LANES, ... */
 static double dot(const float *x, const float *w, int64_t n)
 {
     double sum[LANES] = {0}, all = 0;
@@ -181,11 +184,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
 typedef struct gate_back_job {
     const osh_grad_args *a;
-    float *to_logits; // own: [N, E]
+    float *to_logits; // own: [N, E] gradients of the logits
 } gate_back_job;
 
-/* Computes the gradient `to` [E] of the logits [E] of a row. route [E]: the weights from
- * gate_route_row; g [E]: their gradient. */
+/* Computes the gradient `to` [E] of the logits [E] of one token. route [E]: the weights from
+ * gate_route_row; g [E]: the gradient of these weights. */
 static void gate_logits_back(float *to, const double *logits, const float *route, const float *g,
                              const osh_moe_gate_attr *at)
 {
@@ -244,7 +247,7 @@ static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     return OSH_OK;
 }
 
-/* Adds the gradient of the weights [D] of expert e, row by row. */
+/* Adds the gradient of w[e] [D], the router's weights of expert e, token by token. */
 static osh_status gate_expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
 {
     const gate_back_job *j = user;

@@ -6,12 +6,13 @@
  *   p = softmax(logits), f32, over all experts; sigmoid (Llama 4): p = 1 / (1 + e^-logit)
  *   route = p of the top_k largest logits; of equal logits the lower index first
  *   norm_topk_prob: the chosen p are divided by their sum
- *   scaled (Gemma 4): each is multiplied by w of its expert
+ *   scaled (Gemma 4): the weight of expert e is multiplied by w[e]
  *
- * transformers' Qwen3MoeTopKRouter: probabilities are f32, and the weights are rounded to the dtype
- * of the logits at the end. It chooses by the probabilities and leaves the order of equal ones to
- * torch.topk. Here the logits decide: exp could make different logits equal, in one backend and not
- * in another, and all backends must choose the same experts. */
+ * As in transformers' Qwen3MoeTopKRouter, probabilities are f32, and the weights are rounded to the
+ * dtype of the logits at the end. transformers chooses by the probabilities, and torch.topk decides
+ * the order of equal probabilities. This op chooses by the logits, because exp could make different
+ * logits equal on the CPU and not on a GPU, and both must choose the same experts. Shapes: N tokens
+ * of the batch, E experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows of a chunk
+enum { ROWS = 64 }; // rows per chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_router_attr, top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -48,7 +49,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Replaces the logits x [E] of a row by its weights. */
+/* Replaces the logits x [E] of one token by the weights of the experts. */
 static void router_route_row(float *x, int64_t E, const osh_moe_router_attr *at)
 {
     bool chosen[OSH_MOE_MAX_EXPERTS] = {false};
@@ -96,12 +97,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of one row. g [E] is the gradient of the route:
+/* Adds the gradients of the logits and of w for row n (one token). g [E] is the gradient of the
+ * route, p = softmax(x):
  *
  *   dx_i = p_i (g_i - sum over the chosen of g p)     g_i = 0 if i is not chosen
  *
- * With norm_topk_prob, p is the softmax over the chosen experts only, and the others have gradient
- * 0. With `scaled`, dw = g p, and g w replaces g. */
+ * With norm_topk_prob, p is the softmax over the chosen experts only, and dx of the other experts
+ * is 0. With `scaled`, dw = g p, and g w replaces g. */
 static void router_row_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
 {
     const osh_moe_router_attr *at = a->attr;

@@ -1,11 +1,12 @@
 /* nll.c - the negative log-likelihood of each next token: -log softmax(x W^T)[target].
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
- *   out nll F32 [N], 0 if not scored
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: the row has no target
+ *   out nll F32 [N], 0 for a row without target
  *
  * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32:
  * transformers' ForCausalLMLoss computes it after .float(). The kernels never have all logits in
- * memory at once. attr is an osh_vocab_attr with the rule for the logits, or NULL. */
+ * memory at once. attr is an osh_vocab_attr that says how logits are divided and capped, or NULL.
+ * Shapes: N tokens of the batch, D elements per token, V vocabulary size. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -18,7 +19,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
-    const int32_t *target = a->in[2]->data; // [N]
+    const int32_t *target = a->in[2]->data; // [N] token ids; < 0: the row has no target
     /* own: x [N, D], w [V, D], logit [V]; view: nll. */
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 
@@ -45,7 +46,8 @@ done:
     return rc;
 }
 
-/* Only x has a gradient: dx = dnll (p - [v == target]) W, times the derivative of the rule. */
+/* Computes the gradient of x, the only input with a gradient: dx = dnll (p - [v == target]) W,
+ * times the derivative of the logits rule. */
 static osh_status nll_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, false);

@@ -1,14 +1,18 @@
 /* op.h - declares the operations (ops). An osh_op has a name, a rule for shapes and one kernel for
  * each backend.
  *
- * A batch is ragged: [N, ...] contains the tokens of all its samples, one sample after the other,
- * and osh_seqs has the position at which each sample begins. There is no padding. A result must not
- * depend on which samples share a batch or on the number of threads: every kernel works on a grid
- * of tiles that starts anew at the first token of each sample and does not depend on threads.
+ * A batch is ragged: [N, ...] contains the tokens of all samples of the batch, one sample after the
+ * other and without padding. osh_seqs contains the row at which each sample begins. A result must
+ * not depend on which samples share a batch or on the number of threads. So every kernel cuts each
+ * sample into tiles from the first token of the sample on, and no tile depends on threads.
  *
  * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
  * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
- * value between the two ops is F32 (f32_out). Weights have their stored dtype. */
+ * value between the two ops is F32 (f32_out). Weights have their stored dtype.
+ *
+ * Letters in shapes: N tokens of the batch; D hidden_size (elements of a token); F
+ * intermediate_size; H heads; K kv heads; Dh head_dim; V vocabulary size; O, I out and in features
+ * of a Linear; E experts. */
 #ifndef OSH_OP_H
 #define OSH_OP_H
 #include <string.h>
@@ -20,128 +24,140 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
-    const int64_t *offsets; // view [n + 1]: first token of each sample. offsets[0] is 0, except for
-                            // the samples of a group in a batch (stat.h)
+    const int64_t *offsets; // view [n + 1]: first row of each sample, and the end of the last
+                            // sample. offsets[0] is 0, unless the samples are a group of a batch
+                            // (stat.h)
 } osh_seqs;
 
-/* Row numbers of a batch in ascending order. They are in the same memory (host or device) as the
- * tensors. */
+/* Row numbers of a batch in ascending order. The numbers are in the same memory (host or device) as
+ * the tensors. */
 typedef struct osh_op_rows {
     const int32_t *at; // view [n]
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that runs in pieces: row r of in[] is token n + r of the sample.
- * The state is 0 before the first piece; an op that runs a piece updates it. */
+/* The earlier tokens of a sample that runs in pieces. Row r of in[] is token n + r of the sample.
+ * The state contains values of earlier tokens that the op needs (keys and values, say). The state
+ * is 0 before the first piece; an op that runs a piece updates it. */
 typedef struct osh_op_past {
     int64_t n;    // tokens of all earlier pieces
-    int64_t room; // most tokens of all pieces together
-    void *state;  // osh_op.state bytes; view. NULL: the op has no state
+    int64_t room; // largest number of tokens of all pieces together
+    void *state;  // view: osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; the op's file says which may
-                                         // share memory with an input
+    osh_tensor *out[OSH_OP_MAX_OUT];     // outputs, which the caller allocates; the op's file says
+                                         // which may be the same tensor as an input
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
-    const osh_op_rows *rows;             // for ops with by_rows on a device: rows to compute; NULL:
-                                         // all
-    const osh_op_past *past; // on the host: in[] is the next piece of a sample; NULL: whole samples
+    const osh_op_rows *rows;             // for ops with by_rows on a device: the rows to compute;
+                                         // NULL: all rows
+    const osh_op_past *past; // on the host: in[] is the next piece of a sample; NULL: in[] contains
+                             // whole samples
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
 /* Gradients of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds dL/din to din,
  * F32, for values and for weights. It computes the derivative of the formula at the values of in[]
- * and ignores roundings of the forward pass. On the host the gradient of a weight is summed sample
- * by sample: a batch gives the same result as its samples one after the other. On a GPU it is
- * summed over all rows of the batch in an order that depends only on their number; there the
- * batches depend only on the data. */
+ * and ignores roundings of the forward pass.
+ *
+ * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
+ * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
+ * the batch, in an order that depends only on the number of rows; there the batches depend only on
+ * the data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
     osh_tensor *din[OSH_OP_MAX_IN]; // NULL: this gradient is not computed
     const void *attr;
     const osh_seqs *seqs;
-    bool rough;     // the products may round dout to the dtype of in[0]
-    unsigned fresh; // bit k: din[k] is not initialized and counts as zeros
+    bool rough;     // the kernel may round dout to the dtype of in[0] before it multiplies
+    unsigned fresh; // bit k: din[k] is not initialized; the kernel overwrites it instead of adding
+                    // to it
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
     const char *name;
-    int n_in, n_weights, n_out; // in[]: n_in values, then n_weights weights; the last weight may be
-                                // absent
+    int n_in, n_weights, n_out; // in[] contains n_in values, then n_weights weights; the last
+                                // weight may be absent
     const osh_field *attrs;     // NULL: no attributes; the graph template fills them from
                                 // config.json
     size_t attr_bytes;
-    /* Computes the width (elements per token) of each output and the shape of each weight from the
-     * widths of the inputs, the output width in the template (0: unknown) and `attr`. A w_ndim of 0
-     * means that the weight is not used. */
+    /* Computes the width (elements per token) of each output and the shape of each weight.
+     * in_width: widths of the inputs; out_width: in and out, the width in the template or 0
+     * (unknown). If w_ndim[k] is 0, weight k is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
-    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the reference
-    double tol;                    // largest NMSE of fast kernels against the reference
-    /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL: no
-     * scratch. */
+    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the kernel run[OSH_REF]
+    double tol;                    // largest NMSE (normalized mean squared error) of other kernels
+                                   // against run[OSH_REF]
+    /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL:
+     * the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the gross bytes of the device's arena that run[OSH_CUDA] needs for
-     * x of dtype dt. NULL: none. */
+    /* Returns an upper bound of the gross bytes that run[OSH_CUDA] allocates in the device's arena,
+     * for x of dtype dt. NULL: the kernel allocates nothing. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    /* Kernels of the gradient. [OSH_REF] is NULL if the op has no gradient; [OSH_CPU] is NULL if
-     * the CPU uses the reference; [OSH_CUDA] is for tensors on a device. */
+    /* Kernels of the gradient. grad[OSH_REF] is NULL if the op has no gradient; grad[OSH_CPU] is
+     * NULL if the CPU uses the reference; grad[OSH_CUDA] is for tensors on a device. */
     osh_grad_fn grad[OSH_N_BACKENDS];
-    /* Like `scratch`, for the gradient. NULL: the bytes of the reference, which copies values to
-     * f32. */
+    /* Like `scratch`, for the gradient. NULL: the reference kernel runs and copies its values to
+     * f32 (osh_op_grad_scratch). */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
     /* Like `scratch_cuda`, for grad[OSH_CUDA]. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, osh_dtype dt);
-    bool writes;        // grad[OSH_CPU] handles `fresh`; for all other kernels osh_op_grad sets
-                        // zeros
-    bool in_place_grad; // grad[OSH_CPU]: a din[0] that is fresh may be dout[0]
-    unsigned masked;    // bit k: the op may skip rows of in[k]; such rows need not be finite
-    bool in_place;      // on the host out[0] may be in[0]
-    bool by_rows;       // row r of the output depends on row r of the inputs only
-    unsigned spreads;   // bit k: on a GPU, a non-finite in[k] makes out[0] non-finite
-    bool lookup;        // in[0] contains row numbers of in[1], and the op reads no other rows
-    bool host_only;     // the op has no kernel for a GPU: a plan never runs it there
-    bool attends;       // in[0..2] are q, k, v; attr is osh_attention_attr
+    bool writes;        // grad[OSH_CPU] looks at `fresh`; for all other kernels osh_op_grad sets
+                        // fresh gradients to zero
+    bool in_place_grad; // grad[OSH_CPU]: din[0] may be the same tensor as dout[0] if it is fresh
+    unsigned masked;    // bit k: the op may skip rows of in[k]; values of skipped rows may be NaN
+                        // or infinite
+    bool in_place;      // on the host out[0] may be the same tensor as in[0]
+    bool by_rows;       // row r of the output depends only on row r of the inputs
+    unsigned spreads;   // bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in
+                        // out[0]
+    bool lookup;        // in[0] contains row numbers of in[1], and the op reads only these rows
+    bool host_only;     // the op has no kernel for a GPU, so a plan runs it on the host
+    bool attends;       // the op is attention: in[0..2] are q, k, v; attr is an osh_attention_attr
     bool passes;        // out[0] contains only elements of in[0] and zeros, so the range of out[0]
                         // is within the range of in[0]
-    bool f32_out;       // out[0] is F32 for every compute dtype: the op that reads it rounds
+    bool f32_out;       // out[0] is F32 for every compute dtype; the op that reads out[0] rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
-    /* A sample can run in pieces if each op that runs has `each_token` or `next`. */
-    bool each_token;    // a token's outputs depend neither on other tokens nor on its position
-    osh_op_fn next;     // runs the piece of a sample that a->past describes, on the host
-    /* Bytes of the state of a sample of at most n_tokens tokens; NULL: `next` needs no state. dt:
-     * the dtype of in[0]. */
+    /* A sample can run in pieces if each op of the graph has `each_token` or `next`. */
+    bool each_token;    // the output of a token does not depend on other tokens or on the token's
+                        // position
+    osh_op_fn next;     // runs one piece of a sample, which a->past describes, on the host
+    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
+     * dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
-/* Returns bit k of op->spreads, or false if attributes of the op bound in[k]. */
+/* Returns bit k of op->spreads. Returns false if attributes of the op limit the values of in[k],
+ * because infinities can then become finite. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
-const osh_op *osh_op_find(const char *name); // NULL: no op has this name
+const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL if there is none), else the fastest
- * kernel of the host. With a->past it runs `next`. */
+/* Runs the CUDA kernel if out[0] is on a device, else the fastest kernel of the host. If a->past is
+ * set, runs `next`. Fails with OSH_E_INTERNAL if the op has no such kernel. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
  * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
-/* Adds the gradients to a->din, on the host or on the device that has dout. OSH_E_UNSUPPORTED: the
- * op has no gradient, or none for a device. */
+/* Adds the gradients to a->din, on the host or on the device of dout. Fails with OSH_E_UNSUPPORTED
+ * if the op has no gradient, or none for a device. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
-/* Finds the first NaN or infinity of x on all threads. *at is its index, or -1 if there is none. */
+/* Finds the first NaN or infinity of x on all threads. Sets *at to the index, or to -1 if all
+ * values are finite. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Runs op kl on a->in and adds the divergences of the first n rows to *sum. a->out is not used. */
+/* Runs op kl on a->in and adds the divergences of the first n rows to *sum. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
 /* Returns the gross host bytes that osh_kl_sum needs for N rows, without the scratch of the op. */
 size_t osh_kl_sum_lists(int64_t N);
@@ -149,34 +165,35 @@ size_t osh_kl_sum_lists(int64_t N);
 /* ---- attributes of the model ops ---- */
 typedef struct {
     double eps;
-    int64_t head_dim; /* 0: the norm of a whole row; else of each head (q_norm, k_norm) */
+    int64_t head_dim; /* 0: a whole row is normalized; else each head (q_norm, k_norm) */
     double offset;    /* number added to the weight (Gemma: 1) */
-    bool late;        /* true: rounds once, after the product with the weight (Gemma, OLMo) */
-    bool plain;       /* true: there is no weight (Llama 4's L2 norm) */
+    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo) */
+    bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: the whole row */
+typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` gets the dtype of x */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` has the dtype of x */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
-/* The graph computes the inverse frequencies from osh_rope: dynamic is the only rope type that the
- * op itself computes. */
+/* The graph computes the inverse frequencies from the model's osh_rope. Only for the type `dynamic`
+ * does the op itself compute frequencies. */
 typedef struct {
     int64_t head_dim, rotary_dim;
-    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]
-    float long_freq[OSH_ROPE_MAX_FREQS]; // for samples longer than long_from tokens; long_from 0:
-                                         // not used
+    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2] inverse frequencies
+    float long_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2] for samples longer than long_from
+                                         // tokens; long_from 0: not used
     int64_t long_from;
-    double attention_scaling;            // multiplies cos and sin
-    bool dynamic; // NTK: a sample of L > max_pos tokens has frequencies that depend on L
+    double attention_scaling;            // factor of cos and sin
+    bool dynamic; // NTK: the frequencies of a sample of L > max_pos tokens depend on L
     double theta, factor; int64_t max_pos;
-    bool interleaved; // the pairs are neighbours; false: element i of both halves
-    bool f32;         // cos, sin and products stay f32, so that there is one rounding
-    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)); beta 0: it is
-     * not. */
+    bool interleaved; // true: pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
+    bool f32;         // cos, sin and products are f32 and not rounded, so that only the sum is
+                      // rounded
+    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)); beta 0: no
+     * product. */
     double position_beta;
     int64_t position_original;
 } osh_rope_attr;
@@ -184,9 +201,10 @@ typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
     double softcap; /* 0: no cap; else a score becomes c tanh(score / c) */
-    int64_t chunk;  /* keys of a chunk; a query sees only its chunk (Llama 4); 0: no chunks */
+    int64_t chunk;  /* keys per chunk (Llama 4): a query sees only keys of its own chunk; 0: all
+                     * keys are one chunk */
 } osh_attention_attr;
-/* Returns the position in its sample of the first key that query i sees. */
+/* Returns the position of the first key that query i of a sample sees. */
 static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 {
     int64_t window = at->sliding_window, first = window && i >= window ? i - window + 1 : 0;
@@ -196,7 +214,7 @@ static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
     char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* 0: no limit; else gate and up are clamped (glu.c) */
+    double limit; /* 0: no limit; else largest gate and |up| (glu.c) */
     double alpha; /* factor inside the sigmoid of the clamped gate */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
@@ -209,45 +227,46 @@ typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_
 typedef struct {
     osh_moe_router_attr route;
     int64_t experts, n_group, topk_group;
-    double scale; // factor by which the weights are multiplied
+    double scale; // factor of the weights of the experts
     bool sigmoid, bias;
     char *method; /* "greedy": groups are ignored */
 } osh_moe_gate_attr;
-/* True if a token can be routed only to the experts of some groups. */
+/* True if a token can use only the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
-typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: weight 1 */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the only expert of a token */
-/* No template has this op: graph/insert.h inserts nodes with it. */
+typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* -1: the only expert of the token */
+/* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // view; NULL: the matrix is a weight of the node
+    const osh_rotation *r; // view; NULL: the matrix is the weight T of the node
     bool transposed;
 } osh_rotate_attr;
-typedef struct { // attributes of mix
+typedef struct { // attributes of mix (mix.c)
     uint64_t key;
     double share;           // probability that an element comes from in[0]
-    const int64_t *samples; // view: sample numbers of the batch; NULL: first_sample, first_sample +
-                            // 1, ...
+    const int64_t *samples; // view: sample numbers of the batch; NULL: the numbers are
+                            // first_sample, first_sample + 1, ...
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* Rule that a model applies to its logits: it divides them, then caps them: cap tanh(logit / cap).
- * 0: it does not. */
+/* Rule that a model applies to its logits: divides them, then caps them: cap tanh(logit / cap). A
+ * member of 0 means that the step is not applied. */
 typedef struct { double divide, cap; } osh_logits_rule;
-typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // for nll and kl; [0]: the model, [1]:
-                                                            // the reference
+typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // attributes of nll and kl; rule[0]:
+                                                            // the model; rule[1]: the reference
+                                                            // model
 /* Model ops (in ops.def):
  *   embedding       in ids I32 [N], w [V, D]               out [N, D]
  *   rms_norm        in x [N, D], w [D] (or [head_dim])     out [N, D]
  *   linear          in x [N, I], w [O, I], bias [O] optional out [N, O]       x W^T + bias
- *   rope            in q [N, H*Dh]                         out [N, H*Dh]      pairs turned
+ *   rope            in q [N, H*Dh]                         out [N, H*Dh]      rotates pairs
  *   attention       in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N, H*Dh]    causal
- *   attention_sinks in q, k, v, sinks [H]                  out [N, H*Dh]      one more score
+ *   attention_sinks in q, k, v, sinks [H]                  out [N, H*Dh]      softmax with sinks
  *   glu             in gate [N, F], up [N, F]              out [N, F]         act(gate) * up
  *   add             in a [N, D], b [N, D]                  out [N, D]
- *   add_f32         in a [N, D], b [N, D]                  out [N, D] F32     not rounded
+ *   add_f32         in a [N, D], b [N, D]                  out [N, D] F32     sum in F32
  *   layer_norm      in x [N, D], w [D], bias [D] optional  out [N, D]
- *   slice           in x [N, W]                            out [N, S]         parts of a row
+ *   slice           in x [N, W]                            out [N, S]         some columns
  *   join            in a [N, H*A], b [N, H*B] or [N, B]    out [N, H*(A+B)]   head by head
  *   scale           in x [N, D]                            out [N, D]         x * by
  *   act             in x [N, F]                            out [N, F]         act(x)
@@ -255,24 +274,24 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // for nll and kl; [
  *   sigmoid_gate    in gate [N, 1], x [N, D]               out [N, D]         sigmoid(gate) x
  *   product         in a [N, D], b [N, D]                  out [N, D]         a * b; a may be F32
  *   zeros           in x [N, D], for its shape             out [N, D]
- *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         expert weights
- *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         from f32 logits
+ *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         weights of experts
+ *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         weights of experts
  *   routed_scale    in x [N, D], route or logits [N, E]    out [N, D]         x * expert's weight
  *   gain            in x [N, D], w [1]                     out [N, D]         x * w
- *   position_scale  in x [N, D]                            out [N, D]         x * position factor
+ *   position_scale  in x [N, D]                            out [N, D]         x * factor of row
  *   routed_rows     in x [N, D], route [N, E]              out [N, D]         x, or 0 if not routed
- *   rotate          in x [N, D], T [n, n] optional         out [N, D]         n channels times M
+ *   rotate          in x [N, D], T [n, n] optional         out [N, D]         x M, see rotate.c
  *   moe_combine     in sum [N, D], y [N, D], route [N, E]  out [N, D]         sum + y * weight
  * Statistics and solver ops:
- *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, in sample order
- *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, in order
- *   mix            in x [N, D], x0 [N, D]; out y [N, D]: each element is one of both, drawn (mix.c)
+ *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, only the lower triangle
+ *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X
+ *   mix            in x [N, D], x0 [N, D]; out y [N, D]: each element from x or x0, at random
  *   count_routes   in route [N, E]; count I64 [E] in place: elements that are not 0
- *   merge_lower, merge_sums, merge_channel_sum, merge_ranges: two states of a statistic (merge.c)
- *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. The
- *                  logits are rounded to the compute dtype, log-softmax is f32; never N x V at once
- *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]
- *   gptq_factor    H F32 [I, I] in place (lower triangle, damped, dead columns set): becomes the
+ *   merge_lower, merge_sums, merge_channel_sum, merge_ranges: merge two states of a statistic
+ *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: none); out nll F32 [N]. The
+ *                  logits are rounded to the compute dtype, log-softmax is f32
+ *   kl             in x, w of two models; out kl F32 [N], same F32 [N]: 1 if top tokens are equal
+ *   gptq_factor    H F32 [I, I] in place (lower triangle, damped): becomes the
  *                  upper U with U^T U = H^-1. OSH_E_NUMERIC: not positive definite
  *   gptq_shift     in u [I, I], perm I32 [I]; D F32 [I, I] in place: becomes S = D H^-1
  *   gptq_target    in w [O, I], s [I, I]; out t F32 [O, I] = W + W S

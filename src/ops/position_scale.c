@@ -1,11 +1,11 @@
-/* position_scale.c - multiplies each row by a factor that grows with its position. Llama 4 does
- * this to the queries of layers without rope.
+/* position_scale.c - multiplies each row by a factor that grows with the position of the token.
+ * Llama 4 multiplies the queries of layers without rope.
  *
  *   in[0] x [N, D]     out y [N, D] = x * (1 + beta ln(1 + floor((position + 1) / original)))
  *   position: index of the token in its sample
  *
- * transformers' Llama4TextAttention (attn_temperature_tuning): the factor is f32, the product is
- * rounded. */
+ * As in transformers' Llama4TextAttention (attn_temperature_tuning), the factor is f32, and the
+ * product is rounded to the dtype of x. Shapes: N tokens of the batch, D elements per token. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -13,7 +13,8 @@
 
 #include <math.h>
 
-enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens of a chunk; PIECE: elements widened at a time
+enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens per chunk of parallel work; PIECE: elements
+                                  // converted to f32 at a time
 
 static const osh_field attrs[] = {
     {"beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength",
@@ -64,13 +65,13 @@ done:
     return rc;
 }
 
-/* dx = dy times the same factor. */
+/* Computes dx = dy * factor, with the factor of the forward pass. */
 static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t i = 0; i < seq[s].n * D; i++)

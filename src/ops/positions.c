@@ -3,13 +3,14 @@
  *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may be x
  *   position: index of the token in its sample
  *
- * transformers' OPTLearnedPositionalEmbedding (offset 2): the row of w is rounded to the dtype of
- * x, and so is the sum. */
+ * As in transformers' OPTLearnedPositionalEmbedding (offset 2), the row of w and the sum are
+ * rounded to the dtype of x. Shapes: N tokens of the batch, P positions, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens of a chunk; PIECE: elements widened at a time
+enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens per chunk of parallel work; PIECE: elements
+                                  // converted to f32 at a time
 
 static const osh_field attrs[] = {
     {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,
@@ -75,7 +76,7 @@ done:
     return rc;
 }
 
-/* dx = dy, dw[position + offset] += dy. dw is summed sample by sample. */
+/* Computes dx = dy and dw[position + offset] += dy. dw is summed sample by sample. */
 static osh_status positions_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

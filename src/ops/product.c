@@ -2,12 +2,13 @@
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D]     y may be b
  *
- * The product is f32 and rounded once to the dtype of b. */
+ * The product is f32 and rounded once to the dtype of b. Shapes: N tokens of the batch, D elements
+ * per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // elements of a chunk
+enum { PIECE = 1024 }; // elements per chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -40,7 +41,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* da = dy b     db = dy a */
+/* Computes da = dy b and db = dy a. */
 static osh_status product_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

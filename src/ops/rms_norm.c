@@ -49,7 +49,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->out[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
     int64_t n_slices = osh_rows(a->in[0]) * (width / D);
-    float *x = NULL, *w = NULL; // own: [n_slices, D], [D]
+    float *x = NULL, *w = NULL; // own: x [n_slices, D]; w [D]
 
     assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(a->in[1]) == D));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -70,7 +70,7 @@ done:
     return rc;
 }
 
-/* With n = x / sqrt(mean(x^2) + eps), y = n f, f = offset + w, g = dy f:
+/* Computes dx and dw. With n = x / sqrt(mean(x^2) + eps), y = n f, f = offset + w, g = dy f:
  *
  *   dx = (g - n mean(g n)) / sqrt(mean(x^2) + eps)     dw = sum over rows of dy n */
 static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
@@ -80,9 +80,9 @@ static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
-    float *x = NULL, *w = NULL; // own: [N, width], [D]
-    double *dw = NULL;          // own: [D] sums of a sample
-    osh_tile *seq = NULL;       // own: each tile is one whole sample
+    float *x = NULL, *w = NULL; // own: x [N, width]; w [D]
+    double *dw = NULL;          // own: [D] gradient of w for one sample
+    osh_tile *seq = NULL;       // own: one tile for each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

@@ -6,14 +6,16 @@
  *   out[i]       = q[i] cos - q[i + R/2] sin          position: index of the token in its sample
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
- * transformers' apply_rotary_pos_emb: the angle is an f32 product. cos and sin (times
- * attention_scaling) are rounded to the dtype of q, and so are both products and their sum.
+ * As in transformers' apply_rotary_pos_emb, the angle is an f32 product. cos and sin (times
+ * attention_scaling), both products and their sum are rounded to the dtype of q. Exceptions:
  *
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
- *   dynamic NTK           a sample longer than max_pos has the frequencies of its own length
+ *   dynamic NTK           a sample longer than max_pos has frequencies for its length
  *                         (_compute_dynamic_ntk_parameters)
  *   longrope              a sample longer than long_from has long_freq
- *   beta (Ministral3)     the result times a rounded position factor is rounded again */
+ *   beta (Ministral3)     the result times a rounded position factor is rounded again
+ *
+ * Shapes: N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/rope.h"
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
@@ -74,7 +76,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head. way 1: forward; -1: in the other direction, for gradients. */
+/* Rotates one head [Dh] of a token at position pos. way 1: forward; -1: backward, for gradients. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
 {
@@ -96,8 +98,8 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Rotates all heads of x, which has the shape of `like`. `way` is that of rope_head_ref. Gradients
- * are not rounded. */
+/* Rotates all heads of x, a tensor with the shape of `like`. way 1: forward, rounds to the dtype of
+ * `like`; -1: backward, for gradients, does not round. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -105,7 +107,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
@@ -147,7 +149,8 @@ done:
 
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
-    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the graph computes the
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attrs is NULL, because
+                                                                        // the graph computes the
                                                                         // attributes
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,

@@ -1,12 +1,12 @@
-/* rotate.c - y = x M: multiplies each n channels of a row by an orthogonal matrix M, for rotations
- * that are applied while the model runs.
+/* rotate.c - y = x M: multiplies each group of n channels of a row by an orthogonal matrix M [n,
+ * n], for rotations that are applied while the model runs.
  *
  *   in[0] x [N, D]     in[1] T [n, n] optional, T = M sqrt(n)     out y [N, D]     y may be x
- *   transposed: y = x M^T
+ *   attribute transposed: y = x M^T
  *
- * compressed-tensors' HadamardTransform: products and sums are f64, divided by sqrt(n), then
- * rounded. Without T, M is the rotation of the attributes, which needs n (k + K) additions per row
- * (tensor/rotation.h). */
+ * As in compressed-tensors' HadamardTransform, products and sums are f64, are divided by sqrt(n),
+ * then rounded. Without T, M is the rotation of the attributes, a Hadamard matrix that needs fewer
+ * additions (tensor/rotation.h). Shapes: N tokens of the batch, D elements per token. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of a chunk; they share one read of T
+enum { ROWS = 8 }; // rows per chunk of parallel work, which read T together
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -30,13 +30,13 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct rotate_rows {
-    osh_tensor to;       // view: y, or F32 [N, D] if `add` is true
+    osh_tensor to;       // view: y, or the F32 gradient [N, D] if `add` is true
     const osh_tensor *x, *T;
     const osh_rotate_attr *at;
     bool transposed, add;
 } rotate_rows;
 
-/* Adds the products of row k of T to sum [n] = x [n] T, or x T^T if transposed. */
+/* Adds the products of row k of T [n, n] to sum [n], which becomes x T, or x T^T if transposed. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)
 {
@@ -63,7 +63,7 @@ static osh_status rotate_dense_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     int64_t n = j->at->n, D = osh_width(j->x), first = chunk * ROWS,
             rows = osh_min64(osh_rows(j->x) - first, ROWS);
     double *x = osh_alloc(cx, (size_t)(2 * ROWS * n) * sizeof *x), *sum = x + ROWS * n; // own
-    float *y = osh_alloc(cx, (size_t)n * sizeof *y);                                    // own
+    float *y = osh_alloc(cx, (size_t)n * sizeof *y);                                    // own: [n]
     (void)worker;
     if (!x || !y) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to rotate by %lld channels", (long long)n);
     for (int64_t c = 0; c < D; c += n) {
@@ -104,13 +104,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_rotate_rows(cx, &m, at->r, at->transposed);
 }
 
-/* dx = dy M^T. */
+/* Computes dx = dy M^T, or dy M if transposed. */
 static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_rotate_attr *at = a->attr;
     const osh_tensor *dy = a->dout[0];
-    float *dx = NULL; // own [N, D]
+    float *dx = NULL; // own: [N, D] copy of dy
     rotate_rows j = {.x = dy, .T = a->in[1], .at = at, .transposed = !at->transposed, .add = true};
     if (!a->din[0]) goto done;
     j.to = *a->din[0];

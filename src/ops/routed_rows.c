@@ -1,11 +1,12 @@
-/* routed_rows.c - makes the input of an expert: rows that are routed to it are kept, all others
- * become zeros.
+/* routed_rows.c - makes the input of one expert: copies the rows that are routed to the expert, and
+ * sets all other rows to zero.
  *
  *   in[0] x [N, D]     in[1] route [N, E]     out [N, D]
  *
  *   out = x for rows with route[:, expert] != 0, else 0
  *
- * A statistic of out is a statistic of the routed tokens: rows of zeros add nothing to it. */
+ * A sum over the rows of out is a sum over the routed tokens, because rows of zeros add nothing.
+ * Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <string.h>
 
 #include "ops/cpu/cpu.h"
@@ -47,7 +48,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* dx = dy for rows with route != 0. */
+/* Computes dx = dy for rows with route[:, expert] != 0, else 0. */
 static osh_status routed_rows_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t D = osh_width(a->in[0]), expert = ((const osh_moe_combine_attr *)a->attr)->expert;

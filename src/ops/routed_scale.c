@@ -1,13 +1,13 @@
-/* routed_scale.c - multiplies each token by the weight of an expert. The result is the input of
- * Llama 4's experts.
+/* routed_scale.c - multiplies each token by the router's weight of an expert. The result is the
+ * input of Llama 4's experts.
  *
  *   expert -1:   in[0] x [N, D]   in[1] route [N, E]    out y [N, D] = x * sum of route[n, :]
  *   expert e:    in[0] x [N, D]   in[1] logits [N, E]   out y [N, D] = x * sigmoid(logits[n, e])
  *
- * transformers' Llama4TextMoe: the sigmoid is rounded to the dtype, and so is the product. If a
- * token has one expert, all experts read the same y, also for tokens of other experts. If it has
- * several, expert e reads all tokens, each multiplied by the weight that it has, or would have, for
- * e. */
+ * As in transformers' Llama4TextMoe, the sigmoid and the product are rounded to the dtype of x. If
+ * each token has one expert, all experts read the same y (expert -1). If a token has several
+ * experts, expert e reads its own y, in which each token is multiplied by its weight for e, even if
+ * the token is not routed to e. Shapes: N tokens of the batch, D elements per token, E experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -48,7 +48,8 @@ static float routed_row_weight(const osh_tensor *route, int64_t n, int64_t exper
     return sum;
 }
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows of a chunk; PIECE: elements widened at a time
+enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
+                                  // converted to f32 at a time
 
 static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -75,7 +76,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* dx = dy * weight, droute[n, :] = sum of dy x, dlogits[n, e] = s (1 - s) times the sum of dy x. */
+/* Computes dx = dy * weight. droute[n, :] is the sum of dy x; dlogits[n, e] is s (1 - s) times the
+ * sum of dy x, with s = sigmoid(logits[n, e]). */
 static osh_status routed_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -1,9 +1,10 @@
-/* scale.c - y = `by` * x, rounded to the dtype.
+/* scale.c - y = `by` * x, rounded to the dtype of x.
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *
- * `by` is f32, like a Python number times a tensor (Granite's multipliers). With `rounded`, `by` is
- * rounded to the dtype of x first, like Gemma's embed_scale. */
+ * The attribute `by` is an f32 number, as in a Python number times a tensor (Granite's
+ * multipliers). With the attribute `rounded`, `by` is rounded to the dtype of x first, as Gemma's
+ * embed_scale is. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

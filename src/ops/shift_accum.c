@@ -1,12 +1,13 @@
 /* shift_accum.c - computes D += (X0 - X)^T X. X is the input of a Linear in the quantized model, X0
- * its input in the original model.
+ * the input of the same Linear in the original model.
  *
  *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, the whole square
  *
  * The difference of each element is f32 and rounded once to the dtype of x, so that BF16 values are
- * multiplied, as in hessian_accum. X0^T X - X^T X is equal in exact arithmetic, but it has the
- * rounding errors of two large sums that nearly cancel. Here only the difference has an error, and
- * D is 0 if both inputs are equal. */
+ * multiplied, as in hessian_accum. X0^T X - X^T X is equal in exact arithmetic, but has the
+ * rounding errors of two large sums that nearly cancel. (X0 - X)^T X has only the rounding error of
+ * the difference, and D is 0 if both inputs are equal. Shapes: N tokens of the batch, I
+ * in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -1,15 +1,16 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row or for each element.
+/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row or one gate for each element.
  *
  *   in[0] gate [N, 1] or [N, D]     in[1] x [N, D]     out y [N, D]     y may be x
  *
- * transformers' Qwen2MoeSparseMoeBlock (shared expert): the sigmoid is rounded to the dtype, and so
- * is the product. */
+ * As in transformers' Qwen2MoeSparseMoeBlock (shared expert), the sigmoid and the product are
+ * rounded to the dtype of x. Shapes: N tokens of the batch, D elements per token. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows of a chunk; PIECE: elements widened at a time
+enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
+                                  // converted to f32 at a time
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -57,8 +58,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* With s = sigmoid(gate): dx = dy s, and dgate = s (1 - s) times the sum of dy x over the elements
- * of the gate. */
+/* Computes, with s = sigmoid(gate), dx = dy s, and dgate = s (1 - s) times the sum of dy x over the
+ * elements to which the gate applies. */
 static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

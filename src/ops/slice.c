@@ -3,20 +3,21 @@
  *   in[0] x [N, W]     out y [N, W / period * (width + pad)]
  *   columns c with first <= c mod period < first + width
  *
- * In GPT-NeoX, for example, q, k and v of one head follow each other. With heads of 3 elements, k
- * is {first 3, width 3, period 9}:
+ * In GPT-NeoX, for example, a fused projection outputs q, k and v of one head, then of the next
+ * head. With heads of 3 elements, the slice for k is {first 3, width 3, period 9}:
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * A period of 0 is the whole row (Phi-3). `pad` zeros follow each part: DeepSeek's values are
- * narrower than its keys, and attention needs one width. */
+ * A period of 0 means the whole row (Phi-3). `pad` zeros are appended to each part: DeepSeek's
+ * values are narrower than its keys, and the op attention needs equal widths. Shapes: N tokens of
+ * the batch, W columns. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows of a chunk
+enum { ROWS = 64 }; // rows per chunk of parallel work
 
 static const osh_field attrs[] = {
     {"first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period",
@@ -90,8 +91,9 @@ static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU needs no column:
-                                                                        // this is a copy
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU runs the
+                                                                        // reference, which only
+                                                                        // copies
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,

@@ -1,8 +1,8 @@
 /* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A
- * head keeps a vector for each of its channels. A token scales the vectors down, adds its x times
- * its B, and reads them with its C.
+ * head has a state Z: one vector [S] for each of its P channels. Each token scales the vectors
+ * down, adds x B of the token, and reads the vectors with C of the token.
  *
- *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S
+ *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups [S]
  *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]
  *   out y [N, H P] F32
  *
@@ -11,8 +11,8 @@
  *   y = Z C + D x                        head h uses B, C of group h / (H / G)
  *
  * transformers' mamba2_chunk_scan computes the same sums in another order. dt + dt_bias and
- * softplus are rounded to the dtype of x; the rest is f32. y is F32: the gated norm after it
- * rounds. */
+ * softplus are rounded to the dtype of x; all else is f32. y is F32, because the next op, the gated
+ * norm, rounds. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -63,12 +63,12 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
     *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
 }
 
-typedef struct whole { // all inputs in f32
+typedef struct whole { // all inputs of a call in f32, and scratch
     float *x, *dt, *w[3], *y; // own
     double *Z;                // own: [P, S] state of one head
 } whole;
 
-/* Computes head h of the sample in rows [row, row + n). */
+/* Computes head h of one sample, which has rows [row, row + n). */
 static void ssm_head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n,
                          int64_t h, osh_dtype dtype)
 {
@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -140,9 +140,10 @@ done:
  *
  *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * After the token dZ is multiplied by the decay exp(-A d), A = exp(A_log). The gradient of the
- * decay is (Z before the token) dZ. Through the decay it adds to the gradients of d and of A; the
- * gradient of d is x B dZ plus this term. */
+ * These are the steps of one token, from the last to the first; dZ is the gradient by Z. At the end
+ * of the step dZ is multiplied by the decay f = exp(-A d), A = exp(A_log). The gradient by f is the
+ * sum of dZ times Z before the token. The gradient by d has two terms: x B dZ, and -A f times the
+ * gradient by f. The gradient by A is -d f times the gradient by f. */
 
 void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
                         const double d[2], float dt, const float weights[3])
@@ -154,8 +155,8 @@ void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float g
     to[1] = rate * gates[1];
 }
 
-/* Adds the gradients of head h of a sample. Z: [tokens + 1, P, S], with Z[0] = 0. dZ: [P, S], 0 at
- * first. */
+/* Adds the gradients of head h of one sample. Z: scratch [tokens + 1, P, S] for states, with Z[0] =
+ * 0. dZ: scratch [P, S], set to 0. */
 static void ssm_head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ,
                               const osh_tile *seq, int64_t h)
 {
@@ -206,8 +207,8 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
-    double *Z = NULL;     // own: dZ [P, S], then Z [N + 1, P, S]
+    osh_tile *seq = NULL; // own: one tile for each sample
+    double *Z = NULL;     // own: dZ [P, S], then the states Z [N + 1, P, S]
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -215,7 +216,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t h = 0; h < at->heads; h++) {
-            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // dZ and Z[0]
+            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // sets dZ and Z[0] to 0
             ssm_head_back_ref(a, &w, Z + each, Z, &seq[s], h);
         }
 done:

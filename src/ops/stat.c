@@ -1,4 +1,5 @@
-/* stat.c - the table of statistics, and the groups of samples for which they are collected. */
+/* stat.c - the table of statistics, and the groups of samples for which statistics are
+ * collected. */
 #include "ops/stat.h"
 
 #include <assert.h>
@@ -20,7 +21,7 @@ done:
     return rc;
 }
 
-/* Finishes channel_sum: subtracts row 1, the rounding errors, from row 0, the sums. */
+/* Subtracts row 1 of the state of channel_sum (the rounding errors) from row 0 (the sums). */
 static void channel_sum_finish(osh_tensor *state)
 {
     int64_t n = state->shape[1];
@@ -90,7 +91,7 @@ osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t,
     osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // own: *state
     OSH_TRY(osh_tensor_new_on(cx, &state, where, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(state_empty(cx, t, state));
-    *out = state, state = NULL; // give
+    *out = state, state = NULL; // give: the caller owns the state
 done:
     osh_tensor_free(cx, state);
     return rc;
@@ -129,7 +130,7 @@ osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh
     OSH_NEW(cx, s, 1);
     *s = (osh_stat){.type = t, .groups = groups, .group = -1};
     OSH_TRY(osh_stat_state(cx, &s->all, t, n, where));
-    *out = s, s = NULL; // give
+    *out = s, s = NULL; // give: the caller owns s
 done:
     osh_stat_free(cx, s);
     return rc;

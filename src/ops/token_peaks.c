@@ -1,21 +1,22 @@
-/* token_peaks.c - adds up the largest square of each token over all tokens.
+/* token_peaks.c - finds the largest square of each token and adds these squares up.
  *
  *   in[0] x [N, D]     out s F64 [1], in place: s += sum over t of max over j of x_tj^2
  *
- * modifiers/survey.c uses it to estimate the error of quantizing inputs token by token: the step
- * between codes is proportional to the largest value of the token, which is in another channel for
- * each token. A square is exact in double. Tokens are added one after the other: the result does
- * not depend on batches or threads. */
+ * modifiers/survey.c uses s to estimate the error of quantizing inputs token by token: the step
+ * between codes is proportional to the largest |x| of the token. A square is exact in double.
+ * Tokens are added one after the other, so the result does not depend on batches or threads.
+ * Shapes: N tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>
 
-enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: chunks at a time; TOKENS: tokens of
-                                                   // one chunk; CHANNELS: elements at a time
+enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: chunks that run in parallel; TOKENS:
+                                                   // tokens of a chunk; CHANNELS: elements
+                                                   // converted to f32 at a time
 
 typedef struct peaks_job {
-    const osh_tensor *x; // view
-    int64_t first;       // first token of the chunk
+    const osh_tensor *x; // view: the input [N, D]
+    int64_t first;       // number of the token whose largest square is peak[0]
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 

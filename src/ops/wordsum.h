@@ -1,9 +1,9 @@
-/* wordsum.h - a checksum that the host and a GPU compute as fast as they read memory.
+/* wordsum.h - a checksum that is computed as fast as memory is read, on the host and on a GPU.
  *
- *   sum of mix(w[i] ^ i K) over all words of 8 bytes, mod 2^64; the last word is padded with zeros
+ *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64; the last is padded with zeros
  *
- * K is odd, and mix is a permutation of the 64-bit words. So a change of one word always changes
- * the sum. Words may be added in any order, by any number of threads. */
+ * K is an odd constant, and mix is a permutation of all 64-bit words. So a change of one word
+ * always changes the sum. Words may be added in any order, by any number of threads. */
 #ifndef OSH_WORDSUM_H
 #define OSH_WORDSUM_H
 #include "tensor/device.h"
@@ -11,7 +11,7 @@
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull
-/* The finalizer of MurmurHash3's 64-bit variant. */
+/* mix of the formula: replaces x by the finalizer of MurmurHash3's 64-bit variant. */
 #define OSH_WORDSUM_MIX(x)                                                                         \
     do {                                                                                           \
         (x) ^= (x) >> 33, (x) *= 0xff51afd7ed558ccdull;                                            \

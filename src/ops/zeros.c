@@ -1,6 +1,8 @@
 /* zeros.c - makes zeros in the shape of x, the initial value of a sum over experts.
  *
- *   in[0] x [N, D], not read     out [N, D] */
+ *   in[0] x [N, D], not read     out [N, D]
+ *
+ * Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -8,7 +10,7 @@
 
 static osh_status run(osh_ctx *cx, const osh_op_args *a) { return osh_tensor_zero(cx, a->out[0]); }
 
-/* x is not read and has no gradient. */
+/* Adds nothing, because the output does not depend on x. */
 static osh_status zeros_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return (void)cx, (void)a, OSH_OK;

@@ -1,16 +1,16 @@
-/* attention.c - computes attention by tiles of queries: the scores of one tile, the softmax of each
- * row, then the sum over v.
+/* attention.c - computes attention for one tile of queries at a time: the scores of the tile, the
+ * softmax of each row of scores, then the sum over v.
  *
  *   rows of a tile   head 0: queries [pos, pos + n)
- *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that its
- *                    ...                              keys are loaded once for all of them
+ *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that
+ *                    ...                              the kv head is loaded once for all of them
  *
- * A tile uses the keys of its sample up to its last query, so scores that are masked are only in
- * its last n keys. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
+ * A tile uses the keys of the sample up to the last query of the tile, so only the last n keys have
+ * masked scores. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
  * time on the setup of products. With AVX2 (math/tile.h) keys and values are packed once for all
- * tiles, and each group of 24 rows sees only the keys that it needs. With AVX-512 BF16
- * (math/pairs.h) keys and values are packed too, and queries are not copied, 32 rows of a head at a
- * time. */
+ * tiles, and each group of 24 rows computes only the scores that the group needs. With AVX-512 BF16
+ * (math/pairs.h) keys and values are packed too; queries are read in place, 32 queries of a head at
+ * a time. Shape letters: op.h. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -30,17 +30,17 @@ enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24, PAIRS_QUERIES = 128, BAND = OSH_
 typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
-    float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
-    /* [longest sample, Dh]: the first n_keys tokens of one kv head of one sample. TILES packs k in
-     * panels [Dh, 16 keys] and v in panels [longest sample, 16 channels]. */
+    float *q, *y;     // [heads of one kv head, queries of a tile, Dh] queries and outputs
+    /* [tokens of the longest sample, Dh]: keys and values of the first n_keys tokens of one kv
+     * head. TILES packs k in panels [Dh, 16 keys] and v in panels [longest sample, 16 channels]. */
     float *k, *v;
-    float *s;         // [heads * queries, longest sample padded to 16]
-    float *strip;     // [16, Dh]
-    /* PAIRS: kp: panels of 16 keys; vp: panels of 16 channels and n_keys tokens; qp: packed queries
-     * of a band. */
+    float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
+    float *strip;     // [16, Dh] keys that are packed next
+    /* Used by PAIRS. kp: panels of 16 keys; vp: panels of 16 channels for n_keys tokens; qp: packed
+     * queries of a band. */
     uint32_t *kp, *vp, *qp;
-    int64_t sample, kv_head, n_keys; // sample: first row of the loaded sample, -1 if none; n_keys:
-                                     // its loaded keys
+    int64_t sample, kv_head, n_keys; // loaded keys: sample: first row of the sample, -1 if none;
+                                     // n_keys: number of its keys
 } attention_worker;
 
 typedef struct attention_job {
@@ -48,9 +48,10 @@ typedef struct attention_job {
     const osh_op_args *a;
     way way;
     const osh_tile *tiles;
-    int64_t n_tiles, longest; // n_tiles; longest: tokens of the longest sample
-    int64_t past;             // rows of keys before those of the first query
-    const float *sinks;       // [H]; NULL: no sinks
+    int64_t n_tiles, longest; // longest: tokens of the longest sample
+    int64_t past;             // for a sample that runs in pieces: number of keys of the earlier
+                              // pieces
+    const float *sinks;       // [H]; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
 
@@ -72,8 +73,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Widens keys and values [0, n) of this sample and head to f32. If the worker already has some of
- * them, widens only the others. */
+/* Converts keys and values [0, n) of this sample and head to f32. Does not convert the keys that
+ * the worker has already converted. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -91,7 +92,7 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
 /* Packs keys and values [0, n) of this sample and head for TILES. Does nothing if the worker has
- * them. */
+ * packed them already. */
 static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -112,19 +113,21 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile. Each row is one query of one head. */
+/* The rows of a tile. Each row is one query of one head. t: positions of the queries; rows: number
+ * of rows. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
-    float scale, softcap; // softcap 0: no cap
+    float scale, softcap; // softcap 0: scores are not capped
     osh_dtype dt;
-    const float *sinks; // [heads]; NULL: no sinks
+    const float *sinks; // [heads of the kv head]; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s [from, to), the products of a query with its visible keys, into probabilities with a
- * sink. First it computes their softmax p without the sink, in f32. If m is the largest score and
- * p_m = 1 / sum e^(s - m), the sink scales each p to p / (1 + e^(sink - m) p_m). */
+/* Turns s [from, to), the products of a query with its visible keys, into probabilities, with
+ * the sink's score in the softmax. First computes the softmax p without the sink, in f32. If m
+ * is the largest score and p_m = 1 / sum e^(s - m), the sink changes each p to p / (1 + e^(sink
+ * - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -141,8 +144,8 @@ static void hide_scores(float *s, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
 }
 
-/* Turns s [n_keys], the products of a query of head `head` with the keys, into probabilities. Keys
- * [lo, hi) are visible; the other probabilities become 0. */
+/* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
+ * query sees keys [lo, hi); the other probabilities become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -157,7 +160,7 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
 
-/* Returns the position of the query of row r in its sample. */
+/* Returns the position in the sample of the query of row r. */
 static int64_t row_query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
 
 static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
@@ -176,7 +179,8 @@ static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
                 (osh_mat){me->v + first * Dh, Dh}, (osh_mnk){o->rows, Dh, n_keys});
 }
 
-/* Computes attention for GROUP rows at a time, over the keys that at least one of them sees. */
+/* Computes attention for GROUP rows at a time, with all keys that at least one of these rows
+ * sees. */
 static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
 {
     for (int64_t r = 0; r < o->rows; r += GROUP) {
@@ -204,7 +208,8 @@ static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, 
     }
 }
 
-/* Narrows a row of f32 to dt in place. The result occupies the first half of the row. */
+/* Rounds a row of n f32 to dt, a type of 16 bits, in place. The result occupies the first half of
+ * the row. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
     uint16_t part[256];
@@ -216,8 +221,8 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* Does the same as softmax_row, but writes the result in o->dt (BF16) to the first half of the
- * row. */
+/* Does the same as softmax_row, but rounds the probabilities to o->dt (BF16) and stores them in the
+ * first half of the row. */
 static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                            int64_t head)
 {
@@ -236,7 +241,7 @@ static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, con
 }
 
 /* Packs keys and values [0, n) of this sample and head for PAIRS. Does nothing if the worker has
- * them. */
+ * packed them already. */
 static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
                        int64_t kv_head, int64_t n)
 {
@@ -253,8 +258,8 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. Values after the
- * last key of a query are multiplied by 0. */
+/* Computes attention for m queries of one head, from row `row` of the tile on. The probabilities of
+ * keys after a query are 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
@@ -278,12 +283,13 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     }
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
-    osh_pairs_product(me->y, cols, p, m, values); // rows from m on have scores of 0
+    osh_pairs_product(me->y, cols, p, m, values); // the product writes whole blocks of rows; rows
+                                                  // from m on are not used
     for (int64_t r = 0; r < m; r++)
         osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
 }
 
-/* Computes attention for all heads of one kv head, one after the other. */
+/* Computes attention for all heads of one kv head, one head after the other. */
 static void attend_by_pairs(attention_worker *me, const attention_job *j, const rows_of *o,
                             int64_t kv_head)
 {
@@ -295,9 +301,9 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Chunks are ordered by kv head. The chunks of a kv head go from the last tile, which has the most
- * keys, to the first. So a worker often has the keys already, and the last chunks, for which all
- * workers wait, are small. */
+/* Computes one tile of queries for one kv head. Chunks are ordered by kv head, then from the last
+ * tile, which has the most keys, to the first. So a worker often has the keys already, and the last
+ * chunks, for which all workers wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
@@ -331,8 +337,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Words of memory of a worker for scores, keys, values and queries. `all` is their sum plus the
- * sums of y. */
+/* Words of scratch of a worker for scores (s), keys, values and queries. `all` also counts the sums
+ * of y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -361,8 +367,8 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // own: memory of all workers
-    float *sinks = NULL;              // own
+    float *room = NULL;               // own: scratch of all workers
+    float *sinks = NULL;              // own: [H]; NULL: no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
@@ -415,7 +421,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    (void)in_width, (void)out_width; // n_tokens is a bound for the longest sample
+    (void)in_width, (void)out_width; // n_tokens is an upper bound of the longest sample
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;

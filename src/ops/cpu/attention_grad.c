@@ -1,13 +1,14 @@
-/* attention_grad.c - computes the gradients of attention. Each kv head of a sample is a chunk: its
- * heads and their tiles of 128 queries follow one after the other. For a tile it computes the
- * scores and their softmax again, and then, with OpenBLAS over the keys that the tile sees:
+/* attention_grad.c - computes the gradients of attention. A chunk of parallel work is one kv head
+ * of one sample: it computes the heads that read the kv head one after the other, in tiles of 128
+ * queries. For each tile the scores and the probabilities p are computed again. Then OpenBLAS
+ * computes, over the keys that the tile sees:
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * p are the probabilities and dy is the gradient of the output. slope is the derivative of a score
- * by the product q k: scale, and with a cap scale (1 - (score / cap)^2). A row in which a sink has
- * probability p adds -p rowsum(p dp) to the gradient of the sink. With sinks, samples are computed
- * one after the other, so that the gradient of a sink is summed in their order. */
+ * dy is the gradient of the output. slope is the derivative of a score by the product q k: scale,
+ * and with a cap scale (1 - (score / cap)^2). A row in which a sink has probability p adds -p
+ * rowsum(p dp) to the gradient of the sink. With sinks, samples are computed one after the other,
+ * so that the gradient of a sink is summed in the order of the samples. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -24,20 +25,21 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // samples of the call; each tile is one whole sample
+    const osh_tile *seq; // view: samples of the call, each as one tile
     int64_t longest;     // tokens of the longest sample
-    float *room;         // own: [threads, worker_floats]
+    float *room;         // own: [threads, attention_grad_floats] scratch
 } attention_grad_job;
 
 typedef struct back_room {
-    float *k, *v, *dk, *dv;  // [longest, Dh]
+    float *k, *v, *dk, *dv;  // [longest, Dh] keys and values of the kv head, and their gradients
     float *q, *dy, *dq;      // [QUERIES, Dh]
-    float *p, *ds;           // [QUERIES, padded longest]
-    float *slope;            // [padded longest] scratch: slope (see above) of the scores of one row
-    float scale, cap;        // cap 0: no cap
+    float *p, *ds;           // [QUERIES, ld] probabilities, and gradients of the products q k^T
+    float *slope;            // scratch [ld]: slope of the scores of one row (see the top of the
+                             // file)
+    float scale, cap;        // cap 0: scores are not capped
     int64_t ld;
-    float sink;              // score of the head's sink; -INFINITY: no sink
-    double to_sink;          // gradient of the sink
+    float sink;              // score of the head's sink; -INFINITY: the head has no sink
+    double to_sink;          // gradient of the sink of the head
 } back_room;
 
 static int64_t attention_grad_floats(int64_t Dh, int64_t longest)
@@ -66,8 +68,8 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* Writes x [n, Dh] to the gradient of in[k], or adds it, at rows from `row` on and columns from
- * `at` on. */
+/* Writes x [n, Dh] to the gradient of in[k] at rows from `row` on and columns from `at` on. Adds x
+ * instead if the gradient is not fresh. */
 static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                       int64_t at)
 {
@@ -80,10 +82,11 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
     }
 }
 
-/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
- * sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score by its product.
- * Returns the probability of the sink, b / (1 + b): m is the largest score, p_m = 1 / sum e^(s - m)
- * without the sink, and b = e^(sink - m) p_m. Each p is divided by 1 + b. */
+/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The
+ * query sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score by its
+ * product. Returns the probability of the sink, b / (1 + b), or 0 without a sink: m is the
+ * largest score, p_m = 1 / sum e^(s - m) without the sink, and b = e^(sink - m) p_m. Each p is
+ * divided by 1 + b. */
 static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
                                    int64_t n_keys, int64_t first)
 {
@@ -105,12 +108,13 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // infinite if the probability of the sink is 1
+    double beside = exp(me->sink - m) * s[top]; // b of the comment above; infinite if the
+                                                // probability of the sink is 1
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
 
-/* ds [n] = p (ds - mean) slope. */
+/* ds [n] = p (ds - mean) slope */
 OSH_VEC_FN void slopes_body(float *ds, const float *p, const float *slope, float mean, int64_t n)
 {
     int64_t i = 0;
@@ -128,7 +132,8 @@ OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, 
     slopes_body(ds, p, slope, mean, n);
 }
 
-/* Computes dq, and adds to dk and dv, for n queries of one head from position `pos` on. */
+/* Computes dq, and adds to dk and dv, for n queries of one head from position `pos` on. Adds the
+ * gradient of the sink to me->to_sink. */
 static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
@@ -139,7 +144,8 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
                 (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
-        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 for other keys
+        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // the query sees keys
+                                                                       // [first, end)
         double mean = 0;
         float share = attention_row_softmax(me, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];

@@ -1,5 +1,5 @@
-/* by_head.c - runs ops that have a state for each head, and their gradients, head by head on all
- * threads. */
+/* by_head.c - runs ops that have a recurrent state for each head, and the gradients of these ops,
+ * on all threads. A chunk is one head of one sample. */
 #include <string.h>
 
 #include "ops/kernel.h"
@@ -8,8 +8,8 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // own: each tile is one whole sample
-    float *room;   // own: [threads, floats of a head]
+    osh_tile *seq; // own: one tile for each sample
+    float *room;   // own: [threads, floats] scratch
 } head_job;
 
 static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -39,7 +39,7 @@ done:
     return rc;
 }
 
-/* Assumes the largest possible number of samples, one for each token. */
+/* Returns an upper bound: each token may be a sample of its own. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -48,9 +48,10 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 typedef struct back_job {
     const osh_grad_args *a;
     const osh_head_back *way;
-    const osh_tile *seq;          // the current sample
+    const osh_tile *seq;          // view: the current sample
     int64_t first, longest, floats;
-    float *room, *shared;         // views: [threads, floats of a head]; [heads of a wave, ...]
+    float *room, *shared;         // room: scratch [threads, floats], own; shared: view, the floats
+                                  // after that, for the heads of a wave
 } back_job;
 
 static osh_status head_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -69,8 +70,8 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // own: each tile is one whole sample
-    back_job j = {.a = a, .way = way}; // j.room and j.shared are own
+    osh_tile *seq = NULL;             // own: one tile for each sample
+    back_job j = {.a = a, .way = way}; // j.room is own; j.shared is a part of j.room
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = osh_max64(j.longest, seq[s].n);

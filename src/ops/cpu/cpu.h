@@ -1,5 +1,5 @@
-/* cpu.h - declares the fast CPU column of ops.def: a function for each op, and one that returns its
- * bytes of scratch. */
+/* cpu.h - the fast CPU kernels of the ops: for each op the kernel, and a function that returns the
+ * bytes of scratch of the kernel. */
 #ifndef OSH_OPS_CPU_H
 #define OSH_OPS_CPU_H
 #include "ops/op.h"
@@ -21,7 +21,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients that have a fast CPU version. */
+/* CPU kernels of gradients. Other gradients use the reference kernels. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -32,12 +32,12 @@ osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
 /* The functions below return upper bounds of the bytes of scratch. Their parameters are those of
- * osh_op.scratch. */
+ * osh_op.scratch; some comments say more about in_width and out_width. */
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* in_width and out_width have the meaning that they have for osh_kl_scratch. */
+/* in_width and out_width: as for osh_kl_scratch. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
 size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -52,7 +52,7 @@ size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_w
                         int64_t n_tokens, int n_threads);
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads);
-/* Returns 0, because these ops need only the stack. */
+/* For all ops of elementwise.c: returns 0, because these ops use only the stack. */
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -65,10 +65,10 @@ size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t
 /* Returns gross bytes. n_tokens is the number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* out_width is V. */
+/* out_width: V, the vocabulary size. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* in_width is {D, not used, D2}; out_width is V. */
+/* in_width: {D, not used, D2}, hidden_size of the two models; out_width: V, the vocabulary size. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
 #endif

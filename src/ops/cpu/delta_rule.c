@@ -1,6 +1,7 @@
-/* delta_rule.c - computes gated DeltaNet, one head of a sample at a time. For each token it passes
- * twice over the matrix of the head: the first decays it and multiplies it by the key, the second
- * corrects it and reads it with the query. Rows are padded to a multiple of eight columns. */
+/* delta_rule.c - computes gated DeltaNet, one head of a sample at a time. For each token, two
+ * passes run over the state matrix S [Dk, Dv] of the head: the first multiplies S by the decay and
+ * computes k S, the second corrects S and computes q S. Rows of S are padded to a multiple of eight
+ * columns. */
 #include "ops/cpu/delta_rule.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* S = decay S; says += k S. */
+/* S = decay S; says += k S */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {
@@ -40,7 +41,7 @@ OSH_AVX2 static void delta_fade_avx2(float *S, float *says, const float *k, floa
     delta_fade_body(S, says, k, decay, Dk, Dv);
 }
 
-/* S += k v; y += q S. */
+/* S += k v; y += q S */
 OSH_VEC_FN void delta_correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
     float *S = m->S, *y = m->y;
@@ -62,7 +63,7 @@ OSH_AVX2 static void delta_correct_avx2(const osh_delta_room *m, int64_t Dk, int
     delta_correct_body(m, Dk, Dv);
 }
 
-/* x = by * x / sqrt(sum(x^2) + 1e-6). */
+/* x = by * x / sqrt(sum(x^2) + 1e-6) */
 static void scale_to_unit(float *x, int64_t n, float by)
 {
     double sum = 0;
@@ -119,7 +120,7 @@ static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, flo
     if (state) memcpy(state, m.S, each * sizeof *state);
 }
 
-/* The matrices of all heads. */
+/* Returns the bytes of the states of all heads (osh_op.state). */
 size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                             osh_dtype dt)
 {

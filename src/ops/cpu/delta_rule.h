@@ -8,25 +8,26 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_delta_room { // views: matrix and vectors of one head
-    float *S;             // [Dk, padded Dv]
+typedef struct osh_delta_room { // views into scratch: state and vectors of one head
+    float *S;             // [Dk, padded Dv] state
     float *q, *k;         // [Dk]
-    float *v, *says, *y;  // [padded Dv]
+    float *v, *says, *y;  // [padded Dv] value, k S, and output
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head
-    float gates[2], a, b, weights[2]; // gates: decay and beta; a, b: inputs; weights: A_log and
-                                      // dt_bias
+    float gates[2], a, b, weights[2]; // gates: decay and sigmoid(b); a, b: inputs of the token;
+                                      // weights: A_log and dt_bias of the head
 } osh_delta_token;
 
-/* Returns the floats that the room of one head needs. */
+/* Returns the number of floats of the scratch of one head. */
 int64_t osh_delta_floats(const osh_delta_rule_attr *at);
-/* Returns views into `room` [osh_delta_floats], which the caller has set to 0. */
+/* Returns views into `room` [osh_delta_floats]. The caller sets `room` to 0 before the first
+ * token. */
 osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room);
-/* Loads q, k and v of row t and head h into the room and normalizes q and k. beta is rounded to
- * dt. */
+/* Loads q, k and v of row t and head h into m, and normalizes q and k. Returns the gates, with
+ * sigmoid(b) rounded to dt, and their inputs. */
 osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at,
                                const osh_delta_room *m, int64_t t, int64_t h, osh_dtype dt);
-/* Updates S with one token and computes y = q S. Overwrites v. */
+/* Updates m->S with one token and computes y = q S. Overwrites m->v. */
 void osh_delta_step(const osh_delta_room *m, const osh_delta_rule_attr *at, const float gates[2]);
 #endif

@@ -1,16 +1,17 @@
-/* delta_rule_grad.c - computes the gradients of gated DeltaNet (ops/delta_rule.c). Each key head of
- * a sample is a chunk: its value heads follow one after the other.
+/* delta_rule_grad.c - computes the gradients of gated DeltaNet (ops/delta_rule.c). A chunk of
+ * parallel work is one key head of one sample: it computes the value heads of the key head one
+ * after the other.
  *
- * The gradient of a token needs the matrix before the token and the one after it. The forward pass
- * keeps the matrix before every C-th token. Then the matrices of C tokens at a time are computed
- * again, beginning with the last C tokens. C is the smallest number with C * C >= the tokens of the
- * longest sample.
+ * The gradient of a token needs the state matrix before the token and the state after it. The
+ * forward pass stores the state before every C-th token. Then the states of C tokens at a time are
+ * computed again, beginning with the last C tokens. C is the smallest number with C * C >= the
+ * tokens of the longest sample.
  *
- *   kept before token   0     C    2C    3C    4C
+ *   stored before token   0     C    2C    3C    4C
  *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on
  *
- * 2,048 tokens need 46 + 46 matrices. Samples run one after the other, so that gradients of weights
- * are summed in order. */
+ * 2,048 tokens need memory for 46 + 46 states. Samples are computed one after the other, so that
+ * gradients of weights are summed in order. */
 #include "ops/cpu/delta_rule.h"
 #include "ops/kernel.h"
 
@@ -19,12 +20,12 @@
 
 typedef struct delta_back {
     osh_delta_room m;
-    float *kept;          // [ceil(tokens / C), Dk, padded Dv] matrices before each C-th token
-    float *now;           // [C + 1, Dk, padded Dv]
-    float *dS;            // [Dk, padded Dv]
-    float *dq, *dk;       // [Dk]
+    float *kept;          // [ceil(tokens / C), Dk, padded Dv] states before every C-th token
+    float *now;           // [C + 1, Dk, padded Dv] states of C tokens
+    float *dS;            // [Dk, padded Dv] gradient of the state
+    float *dq, *dk;       // [Dk] gradients of q and k
     float *dy, *e, *du;   // [padded Dv]
-    int64_t C, each;      // C: see above; each: elements of a matrix
+    int64_t C, each;      // C: see the top of the file; each: elements of a state
 } delta_back;
 
 static int64_t delta_back_floats(const void *attr, int64_t n_tokens)
@@ -44,7 +45,7 @@ static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, 
     return b;
 }
 
-/* e += k S; dS += q dy; du += k dS; dq = S' dy. S is the matrix before the token, S' the one after
+/* e += k S; dS += q dy; du += k dS; dq = S' dy. S is the state before the token, S' the state after
  * it. The caller sets e and du to 0. */
 OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
                                  int64_t Dk, int64_t Dv)
@@ -74,8 +75,8 @@ OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const
     delta_first_body(b, S, after, Dk, Dv);
 }
 
-/* dk = u dS - decay de S; dS = decay (dS - k de). u is in b->e, de in b->du. Returns the gradient
- * of the decay. */
+/* dk = u dS - decay (S de); dS = decay (dS - k de). u is in b->e, de is in b->du. Returns the
+ * gradient of the decay. */
 OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,
                                     int64_t Dv)
 {
@@ -109,8 +110,8 @@ static void delta_add_row(osh_tensor *to, int64_t at, const float *x, int64_t n)
     for (int64_t i = 0; to && i < n; i++) ((float *)to->data)[at + i] += x[i];
 }
 
-/* Adds the gradients of row t. S points to the matrix before the token, which the matrix after it
- * follows. The gradients of A_log and dt_bias are added to `sums`. */
+/* Adds the gradients of row t. S points to the state before the token; the state after the token
+ * follows in memory. Adds the gradients of A_log and dt_bias to `sums`. */
 static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_t t, int64_t h,
                              const float *S, double sums[2])
 {
@@ -127,7 +128,7 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
 
     memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim,
            (size_t)at->v_dim * sizeof *b->dy);
-    memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e); // also clears du
+    memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e); // sets e and du to 0
     if (avx2) delta_first_avx2(b, S, S + b->each, Dk, Dv);
     else delta_first_body(b, S, S + b->each, Dk, Dv);
     for (int64_t c = 0; c < Dv; c++) {
@@ -148,8 +149,8 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
     osh_delta_unit_back(dx + q + keys, b->m.k, b->dk, Dk, 1);
 }
 
-/* Runs tokens [first, first + n) of the sample. now[0] is the matrix before the first token. The
- * matrix after token i is written to now[i + 1]. */
+/* Computes the states of tokens [first, first + n) of the sample. now[0] is the state before the
+ * first token. The state after token i is written to now[i + 1]. */
 static void delta_forward(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t first,
                           int64_t n, int64_t h)
 {

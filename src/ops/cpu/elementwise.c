@@ -1,5 +1,5 @@
-/* elementwise.c - computes glu, add, scale and act. Each piece of the flat tensor is widened to f32
- * on the stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. A tensor is processed in pieces of PIECE
+ * elements: a piece is converted to f32 on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -8,13 +8,16 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, in L1; PIECES: pieces of
-                                    // one chunk
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, few enough for the L1
+                                    // cache; PIECES: pieces per chunk of parallel work
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n is a multiple of 8
-    /* Computes BF16 tensors with AVX-512, without converting pieces to f32. NULL: not available. */
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // x = f(x, y), in
+                                                                            // place; n is a
+                                                                            // multiple of 8
+    /* Computes BF16 tensors with AVX-512, without conversion to f32. NULL: the op has no such
+     * function. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input
@@ -49,7 +52,7 @@ static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* Computes g sigmoid(a g) (u + 1), with g and u clamped, as silu(a g) (u + 1) / a. */
+/* Computes g sigmoid(a g) (u + 1), with g and u clamped, as silu(a g) (u + 1) / a. x: g, y: u. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;
@@ -66,7 +69,7 @@ static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; i < n; i++) x[i] *= j->by;
 }
 
-/* Computes act(x) as a glu with the gate x and the other input 1. */
+/* Computes act(x) as a glu: act(gate) * up with gate x and up 1. */
 static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     for (int64_t i = 0; i < n; i++) y[i] = 1;

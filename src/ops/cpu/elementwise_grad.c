@@ -1,6 +1,6 @@
 /* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. The
- * reference versions would take longer than the products of the layer. The references still compute
- * other activations of glu and the gradient of the weight of a norm. */
+ * reference kernels would take longer than the products of the layer. Other activations of glu, and
+ * rms_norm if its weight has a gradient, use the reference kernels. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -9,13 +9,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements of a chunk; ROWS: rows of a chunk of rms_norm
+enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements per chunk of parallel work; ROWS: rows per
+                                  // chunk of rms_norm
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // elements; elements of a row
-    const float *f;  // [D] factors of the norm
-    float *rows;     // [threads, D]
+    int64_t n, D;    // n: elements of the tensor; D: elements of a row
+    const float *f;  // view: [D] factors by which the norm multiplies (weight plus offset)
+    float *rows;     // scratch: [threads, D]
     double eps;
 } grad_job;
 
@@ -24,7 +25,7 @@ static float *piece_of(const osh_tensor *din, int64_t first)
     return din ? (float *)din->data + first : NULL;
 }
 
-/* Computes the gradients of op with its reference. */
+/* Computes the gradients of op with the op's reference kernel. */
 static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -60,11 +61,12 @@ OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
     grad_add_body(to, x, n);
 }
 
-/* Writes x, n elements, to the gradient of in[k] from element `first` on, or adds them. */
+/* Writes x [n] to the gradient of in[k] from element `first` on. Adds x instead if the gradient is
+ * not fresh. */
 static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
 {
     float *to = piece_of(a->din[k], first);
-    if (to == x) return; // x is the gradient itself
+    if (to == x) return; // the caller has computed the gradient in place
     if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
     else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
     else if (to) grad_add_body(to, x, n);
@@ -88,8 +90,8 @@ osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- glu with silu ---- */
 
-/* With s = 1 / (1 + e^-g): dgate = dy up s (1 + g (1 - s)) overwrites up, and dup = dy g s
- * overwrites gate. */
+/* s = 1 / (1 + e^-g), g: gate. Overwrites `up` by dgate = dy up s (1 + g (1 - s)), and `gate` by
+ * dup = dy g s. */
 OSH_VEC_FN void silu_grad_body(float *gate, float *up, const float *dy, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -136,8 +138,8 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Does the same as the reference: dx += (g - n mean(g n)) r with g = dy f, n = x r. Eight partial
- * sums are added in order. */
+/* Adds (or writes, if fresh) dx = (g - n mean(g n)) r with g = dy f, n = x r, like the reference.
+ * Sums have eight partial sums, which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
@@ -188,7 +190,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // own
+    float *f = NULL; // own: f [D], then rows [threads, D]
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

@@ -1,24 +1,25 @@
 /* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of 256 rows (from
- * the first token of each sample) and 192 columns; one sgemm over all of I computes each tile. The
- * cut depends neither on threads nor on the batch, so the bytes do not either. */
+ * the first token of each sample on) and 192 columns. One sgemm over all in_features I computes a
+ * tile. The tiles, and so the bytes, do not depend on threads or on the batch. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // own: [OSH_GEMM_COLS, I], block of w
-    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS]
-    int64_t block; // index of the block in `w`; -1: none yet
+    float *w;      // own: [OSH_GEMM_COLS, I] rows of the weight that a block of columns of y needs,
+                   // in f32
+    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS] one tile of y
+    int64_t block; // number of the block of columns whose weights are in w; -1: none
 } linear_worker;
 
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // view: tiles of this panel
+    const osh_tile *tiles; // view: tiles of the panel, the rows of x that are converted at a time
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
-    const float *x;    // [rows of the panel, I]
-    const float *bias; // view: [O], or NULL
+    const float *x;    // view: [rows of the panel, I]
+    const float *bias; // view: [O]; NULL: no bias
     linear_worker *workers;
 } linear_job;
 
@@ -44,7 +45,7 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* These return the floats of a worker: for columns of w, and for a tile of y. */
+/* Return the floats of a worker: for the weights of `cols` columns, and for a tile of y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 
@@ -56,7 +57,7 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    *out = w; // give: workers_free frees w, also if it is incomplete
+    *out = w; // give: linear_workers_free frees w, even if allocations fail below
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
         if (!(w[i].w = osh_alloc(cx, (size_t)linear_weight_floats(cols, I) * sizeof(float))))
@@ -83,7 +84,8 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL;         // own
-    float *xf = NULL, *b = NULL;    // own: xf [panel, I] if x is not F32; b [O] or NULL
+    float *xf = NULL, *b = NULL;    // own: xf [rows of a panel, I], NULL if x is F32; b [O], or
+                                    // NULL without a bias
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));

@@ -1,4 +1,4 @@
-/* gemm_linear.h - multiplies for a linear layer with OpenBLAS over fixed tiles. */
+/* gemm_linear.h - computes a linear layer with OpenBLAS, in tiles of fixed size. */
 #ifndef OSH_GEMM_LINEAR_H
 #define OSH_GEMM_LINEAR_H
 #include "ops/kernel.h"
@@ -7,9 +7,9 @@
  * bias are rounded to the dtype of x. */
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
                            const osh_tensor *bias, const osh_seqs *seqs);
-/* Rows and columns of a tile of y; rows of x that are widened at a time. */
+/* ROWS, COLS: size of a tile of y. PANEL: rows of x that are converted to f32 at a time. */
 enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 };
-/* Returns the floats of a widened panel of x [N, I]. */
+/* Returns the floats of a panel of x [N, I]: at most OSH_GEMM_PANEL rows. */
 static inline int64_t osh_panel_floats(int64_t N, int64_t I)
 {
     return osh_min64(N, OSH_GEMM_PANEL) * I;

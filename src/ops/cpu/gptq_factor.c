@@ -1,6 +1,7 @@
-/* gptq_factor.c - computes the flip-Cholesky factor in place: flip, Cholesky, triangular inverse,
- * turn by 180 degrees. Each step runs over fixed tiles of SIDE columns on all threads, so the bytes
- * do not depend on the number of threads.
+/* gptq_factor.c - computes U of ops/gptq_factor.c in place of H, in four steps: reverse rows and
+ * columns, Cholesky factor, inverse of the triangle, reverse rows and columns again. Each step
+ * works on blocks of SIDE columns on all threads, so the bytes do not depend on the number of
+ * threads.
  *
  *   Cholesky, block column k          inverse, block row i
  *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
@@ -10,11 +11,11 @@
  *                                                   L := L^-1
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile the other
- * threads do work that does not need the result: a block is factored while the rows below it
- * subtract their products, and inverted while B is multiplied by a copy of L. The first block is
- * inverted while block column 1 is updated.
+ * threads do work that does not need the result. While a diagonal block is factored, products are
+ * subtracted from the rows below it. While it is inverted, B is multiplied by a copy of L. The
+ * first block is inverted while block column 1 is updated.
  *
- * LAPACK is column-major: our lower triangle is its upper one. */
+ * LAPACK is column-major, so the row-major lower triangle is an upper triangle for LAPACK. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -22,16 +23,16 @@
 
 #include <string.h>
 
-/* SIDE: rows of a block. SLAB: rows or columns of a chunk. ROWS: rows of a chunk that only moves
- * data. */
+/* SIDE: rows of a block. SLAB: rows or columns per chunk of parallel work. ROWS: rows per chunk of
+ * a step that only moves data. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
-    float *a; // [n, n]
+    float *a; // view: the matrix [n, n]
     float *l; // own: [SIDE, SIDE] copy of the diagonal block before its inversion
-    float *row; // own: [SIDE, at] copy of the block row to multiply; NULL: it is multiplied in
-                // place
-    int64_t n, at, wide; // at: first row and column of the block; wide: its rows
+    float *row; // own: [SIDE, at] copy of the block row that is multiplied; NULL: it is multiplied
+                // in place
+    int64_t n, at, wide; // at: first row and column of the diagonal block; wide: number of its rows
 } factor_job;
 
 static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
@@ -39,8 +40,8 @@ static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
     return f->a + row * f->n + column;
 }
 
-/* Computes J H J in place for a symmetric H, of which the lower triangle is given: element (i, j)
- * moves to (n-1-j, n-1-i). */
+/* Computes J H J in place (J reverses rows): element (i, j) moves to (n-1-j, n-1-i). H is
+ * symmetric; only the lower triangle is used. */
 static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -56,7 +57,8 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Sets the upper triangle to the lower triangle turned by 180 degrees, and the lower one to 0. */
+/* Reverses rows and columns: moves the lower triangle to the upper triangle, and sets the lower
+ * triangle to 0. */
 static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -67,7 +69,7 @@ static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         float *row = factor_elem(f, i, 0), *mirror = factor_elem(f, n - 1 - i, n - 1 - i);
         for (int64_t j = 0; j < i; j++) mirror[i - j] = row[j], row[j] = 0;
         if (i <= n - 1 - i) continue;
-        float t = row[i]; // swaps the diagonal with its mirror image
+        float t = row[i]; // the upper of the diagonal elements i and n - 1 - i swaps both
         row[i] = *mirror;
         *mirror = t;
     }
@@ -92,7 +94,7 @@ static osh_status factor_diagonal(const factor_job *f)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Inverts the diagonal block from row `at` on: L := L^-1. */
+/* Inverts the diagonal block from row `at` on: L becomes L^-1. */
 static osh_status invert_diagonal(const factor_job *f, int64_t at)
 {
     blasint wide = (blasint)osh_min64(SIDE, f->n - at), lda = (blasint)f->n, info = 0;
@@ -100,9 +102,9 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Subtracts from this block column the products of the columns to its left. Chunk 0 does this for
- * the diagonal block and then factors it; chunks from 2 on do it for the rows below. Chunk 1
- * inverts the first block, which no other chunk reads any more. */
+/* Subtracts the products of all columns to the left from the block column at f->at. Chunk 0 does
+ * this for the diagonal block and then factors it. Chunks from 2 on do it for the rows below. Chunk
+ * 1 inverts the first block, which no other chunk reads any more. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -155,9 +157,9 @@ done:
     return rc;
 }
 
-/* Computes columns [j, j + SIDE) of some rows of A X. It needs columns of A from j on: those of the
- * block are read in place, those to its right from `from`. All blocks but the last have SIDE
- * columns. */
+/* Computes columns [j, j + SIDE) of A X for SLAB rows from `row` on. Columns of A in the block are
+ * read in place, columns to the right of the block from `from`. All blocks except the last have
+ * SIDE columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
     int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);
@@ -180,7 +182,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Computes one block of columns of one slab of rows. Chunks with the longest sums are first. */
+/* Computes one block of columns for one slab of rows. The first chunks have the longest sums. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -188,10 +190,11 @@ static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, i
 
     (void)worker;
     multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
-    return osh_check_interrupt(cx); // a chunk takes seconds with 28,672 columns
+    return osh_check_interrupt(cx); // checked in each chunk, because a chunk takes seconds with
+                                    // 28,672 columns
 }
 
-/* Multiplies a slab of rows in place. */
+/* Multiplies one slab of rows, all columns, in place. */
 static osh_status factor_slab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -218,7 +221,7 @@ done:
     return rc;
 }
 
-/* Chunk 0 inverts the diagonal block. The other chunks solve with its copy. */
+/* Chunk 0 inverts the diagonal block. The other chunks solve with the copy f->l of the block. */
 static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -232,15 +235,16 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the bytes of the copy of a block row. Returns 0 for one thread or fewer than three block
+/* Returns the bytes of f->row, the copy of a block row; 0 for one thread or fewer than three block
  * rows. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
-    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // number of columns before the last block
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // columns before the last block
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
-/* Inverts the factor. If there are several blocks, factor_cholesky has inverted the first one. */
+/* Inverts the triangle in place. If there are several blocks, factor_cholesky has already inverted
+ * the first block. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;
@@ -281,8 +285,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_parallel_for(cx, moves, factor_flip_chunk, &f));
     OSH_TRY(factor_cholesky(cx, &f));
     OSH_TRY(factor_invert(cx, &f));
-    /* The check comes before the upper triangle is overwritten: the caller needs it after a
-     * failure. */
+    /* Checked before the upper triangle is overwritten, because the caller needs the upper triangle
+     * after a failure. */
     OSH_TRY(osh_parallel_for(cx, moves, factor_finite_chunk, &f));
     OSH_TRY(osh_parallel_for(cx, moves, factor_turn_chunk, &f));
 done:

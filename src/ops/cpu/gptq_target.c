@@ -1,5 +1,5 @@
-/* gptq_target.c - runs gptq_shift and gptq_target over chunks of rows. A row depends on no other
- * row, and the chunks do not depend on the number of threads. */
+/* gptq_target.c - computes gptq_shift and gptq_target in chunks of rows. A row does not depend on
+ * other rows, and the chunks do not depend on the number of threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -7,16 +7,16 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows of a chunk
+enum { ROWS = 64 }; // rows per chunk of parallel work
 
 typedef struct target_job {
-    float *out;           // [rows, I]
-    const osh_tensor *w;  // [rows, I]
-    const float *factor;  // [I, I]: U for gptq_shift, S for gptq_target
+    float *out;           // view: D or T, [n_rows, I]
+    const osh_tensor *w;  // view: the weight [n_rows, I]; NULL for gptq_shift
+    const float *factor;  // view: [I, I], U for gptq_shift, S for gptq_target
     const int32_t *perm;
     int64_t n_rows, I;
     int64_t rows;         // rows of the largest chunk
-    float *room;          // own: [threads, rows, I]
+    float *room;          // own: [threads, rows, I] scratch
 } target_job;
 
 static osh_status shift_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -1,4 +1,5 @@
-/* layer_norm.c - computes layer_norm by chunks of rows. Both sums have eight f32 lanes. */
+/* layer_norm.c - computes layer_norm in chunks of rows. The sums for mean and variance have eight
+ * f32 lanes. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -6,12 +7,12 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows of a chunk
+enum { ROWS = 64 }; // rows per chunk of parallel work
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // views: [padded]; 0 from D on
-    float *rows;        // view: [threads, padded]
+    const float *w, *b; // views: [padded], with zeros from D on
+    float *rows;        // view: [threads, padded] scratch
     int64_t D, padded;
     float eps;
 } layer_norm_job;
@@ -39,7 +40,7 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // own: w [2, padded], weights and biases; rows [threads, padded]
+    float *w = NULL, *rows = NULL; // own: w [2, padded], weight and bias; rows [threads, padded]
 
     OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

@@ -1,7 +1,7 @@
-/* linear.c - computes the linear layer and chooses a kernel for it: pairs_linear.c for BF16 with
- * AVX-512 BF16 or AMX, the tiles of this file with AVX2, else gemm_linear.c. With AVX2, y is cut
- * into blocks of 96 columns. The part of w for a block is widened and packed once for up to 528
- * rows. */
+/* linear.c - computes the linear layer y = x W^T + b with one of three kernels: pairs_linear.c for
+ * BF16 with AVX-512 BF16 or AMX, this file with AVX2, else gemm_linear.c. With AVX2, y is cut into
+ * blocks of 96 columns. The rows of W for a block are converted to f32 and packed once for up to
+ * 528 rows of y. */
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -12,32 +12,33 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // columns of y at a time: their part of w, DEPTH deep, fits in the cache of a core
-    ROWS = 528,  // rows of y at a time: their sums fit in the cache too
-    FEW = 264,   // rows of y at a time if there are few blocks for the threads
-    DEPTH = 640, // most in_features at a time
-    STRIP = 128  // elements of a row that are widened at a time
+    COLS = 96,   // columns of y at a time: packed W for these and DEPTH in_features fits in a
+                 // core's cache
+    ROWS = 528,  // rows of y at a time: the sums of a block also fit in the cache
+    FEW = 264,   // rows of y at a time if there are few blocks for the number of threads
+    DEPTH = 640, // largest number of in_features at a time
+    STRIP = 128  // elements of a row of W that are converted to f32 at a time
 };
 
 typedef struct worker {
-    float *packed;     // [COLS / 16][depth][16]
-    float *strip;      // [16, STRIP]
-    float *y;          // [ROWS, COLS]
-    int64_t block;     // block of columns in `packed`, with all in_features; -1: none
+    float *packed;     // packed rows of W: [COLS / 16][depth][16]
+    float *strip;      // [16, STRIP] elements of W that are packed next
+    float *y;          // [ROWS, COLS] sums
+    int64_t block;     // number of the block of columns in `packed`, with all in_features; -1: none
 } worker;
 
 typedef struct job {
     const osh_tensor *w;
     osh_tensor *y;
-    const float *x;    // [n_rows, I]
-    const float *bias; // view: [O], or NULL
+    const float *x;    // view: [n_rows, I]
+    const float *bias; // view: [O]; NULL: no bias
     int64_t first_row, n_rows, rows, n_parts, I, O, depth;
     osh_dtype dtype;
     worker *workers;
 } job;
 
-/* Returns the in_features of a part: I is cut into equal parts of at most DEPTH, a multiple of
- * 8. */
+/* Returns the in_features of a part: I is cut into parts of equal size, a multiple of 8 and at most
+ * DEPTH. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);
@@ -106,7 +107,8 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    /* own: xf [panel, I] if x is not F32; bias [O] or NULL; room: memory of the workers. */
+    /* own: xf [rows of a panel, I], NULL if x is F32; bias [O], NULL without a bias; room: scratch
+     * of the workers. */
     float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own
 

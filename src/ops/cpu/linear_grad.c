@@ -1,7 +1,7 @@
-/* linear_grad.c - computes the gradients of the linear layer with OpenBLAS. dx is computed by tiles
- * of rows from the first token of each sample; each block of rows of dw is the sum over these tiles
- * in order. If the caller allows rough gradients of BF16 tensors and the CPU has bf16 instructions,
- * dy is rounded and pairs are multiplied (pairs_grad.c). */
+/* linear_grad.c - computes the gradients of the linear layer with OpenBLAS. dx is computed in tiles
+ * of rows, from the first token of each sample on. Each block of rows of dw is a sum over these
+ * tiles, in order. If the caller sets `rough`, the tensors are BF16 and the CPU has BF16
+ * instructions, pairs_grad.c rounds dy to BF16 and multiplies BF16 values. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -13,7 +13,7 @@
 
 typedef struct linear_grad_job {
     const osh_grad_args *a;
-    const float *dy, *x, *w; // views: [N, O]; [N, I] or NULL; [O, I] or NULL
+    const float *dy, *x, *w; // views: dy [N, O]; x [N, I] or NULL; w [O, I] or NULL
     const osh_tile *tiles;
     int64_t n_tiles, I, O;
 } linear_grad_job;
@@ -65,7 +65,7 @@ static osh_status linear_grad_by_blas(osh_ctx *cx, const osh_grad_args *a, const
 {
     osh_status rc = OSH_OK;
     int64_t I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL; // own: [N, I], [O, I]
+    float *x = NULL, *w = NULL; // own: x [N, I]; w [O, I]
     OSH_TRY(osh_blas_open(cx));
     if (a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
     if (a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -86,7 +86,8 @@ osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *tiles = NULL; // own
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_GEMM_ROWS));
-    for (int k = 1; k < 3; k++) // db is only added to, and dw is not written if there are no tokens
+    for (int k = 1; k < 3; k++) // bias_grad adds to db, so db is set to 0 first; dw too if there
+                                // are no tokens, because then no product writes it
         if ((a->fresh >> k & 1) && (k == 2 || !n_tiles)) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
     if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]))
         OSH_TRY(osh_pairs_linear_grad(cx, a, tiles, n_tiles));

@@ -1,9 +1,9 @@
-/* nll.c - computes nll and kl over blocks of the vocabulary. A chunk computes the logits of one
- * tile of tokens x 192 tokens of the vocabulary.
+/* nll.c - computes nll and kl in blocks of the vocabulary. A chunk of parallel work computes the
+ * logits of one tile of tokens x 192 vocabulary entries.
  *
- * Each block stores for each row its largest logit m and the sum of e^(logit - m). They are joined
- * in the order of the blocks, in double. For kl, r are the logits of the reference and x those of
- * the model. Each block also stores the sum of e^(r - m) (r - x):
+ * For each row and block, the chunk stores the largest logit m and the sum of e^(logit - m). The
+ * blocks of a row are then joined in order, in double. For kl, r are the logits of the reference
+ * model and x the logits of the model, and the chunk also stores the sum of e^(r - m) (r - x):
  *
  *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
@@ -18,19 +18,20 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
+#define FAR (-1e30f) // logits of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
 
-typedef struct part { // sums of one row in one block
+typedef struct part { // results of one row in one block of the vocabulary; index 0: the model, 1:
+                      // the reference model
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // one of two models; 0: the model to judge, 1: the reference
+typedef struct side { // inputs and scratch for one model
     const osh_tensor *x, *w;
-    float *rows;  // own: [PANEL, D] if x is not F32
+    float *rows;  // own: [PANEL, D] rows of x in f32; NULL if x is F32
     const float *panel;
-    float *block; // own: [threads, COLS, D]
-    float *logit; // own: [threads, OSH_GEMM_ROWS, COLS]
+    float *block; // own: [threads, COLS, D] rows of w in f32
+    float *logit; // own: [threads, OSH_GEMM_ROWS, COLS] logits
     osh_logits_rule rule;
 } side;
 
@@ -40,11 +41,11 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    part *parts;           // own: [PANEL, n_blocks]
-    int64_t *held;         // own: [threads] index of the block of w that a worker has loaded; -1:
-                           // none
-    const int32_t *target; // view: used by nll only
-    float *at_target;      // own: [N] logit of the target
+    part *parts;           // own: [PANEL, n_blocks] results of the rows of a panel
+    int64_t *held;         // own: [threads] number of the block whose rows of w the worker has
+                           // loaded; -1: none
+    const int32_t *target; // view: [N] token ids; NULL for kl
+    float *at_target;      // own: [N] logit of the target, for nll
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
@@ -74,12 +75,12 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // set after the rounding, because f16 has no such number
+            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
     }
 }
 
-/* Returns the index of the first element that equals `value`. Returns 0 if there is none: then all
- * elements are NaN. */
+/* Returns the index of the first element that equals `value`. Returns 0 if no element does, because
+ * then all elements are NaN. */
 static int32_t first_equal(const float *x, float value, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -122,7 +123,8 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 typedef struct joined {
     double lse, diff;
     int32_t best;
-} joined; // diff: mean of r - x with the probabilities softmax(r)
+} joined; // lse: log of the sum of e^logit; diff: mean of r - x with the probabilities softmax(r);
+          // best: index of the largest logit
 
 static joined part_join(const part *p, int64_t n_blocks, int m)
 {
@@ -141,7 +143,8 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* These return the floats of a side's rows, blocks of w and logits, and the parts of a panel. */
+/* Return sizes for osh_nll_scratch and osh_kl_scratch: the floats for rows of x, for blocks of w
+ * and for logits of one model; and the number of results (part) of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

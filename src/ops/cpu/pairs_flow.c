@@ -1,5 +1,6 @@
-/* pairs_flow.c - multiplies BF16 pairs and rounds the products block by block. With AMX the vector
- * units round one block while the tiles multiply the next. */
+/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the products, one block after the
+ * other. With AMX the vector units round one block while the tile unit multiplies for the next
+ * block. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -14,7 +15,7 @@ enum { ROW = OSH_FLOW_COLS, STEP = OSH_PAIRS_STEP, TILE = OSH_PAIRS_SIDE };
 
 static bool flow_is_gated(const osh_flow_block *b) { return b->up.n > 0; }
 
-/* ---- block by block, for instruction sets without tiles ---- */
+/* ---- one block after the other, for instruction sets without AMX ---- */
 
 static void flow_finish_plain(osh_flow *f, const osh_flow_block *b)
 {
@@ -44,9 +45,9 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 #define TILES __attribute__((TILE_SETS))
 #define TILES_FN static inline __attribute__((always_inline, TILE_SETS))
 
-/* ---- rows of the previous block ---- */
+/* ---- with AMX: rounding the rows of the previous block ---- */
 
-typedef struct rest { // rows of the previous block that are not yet finished
+typedef struct rest { // the block that was multiplied before, while its rows are rounded
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -73,7 +74,8 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns the sums of a row plus the bias. Without a bias nothing is added, so that -0 stays -0. */
+/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for up; h: half of the row. Without a
+ * bias nothing is added, because -0 + 0 is not -0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -90,7 +92,7 @@ WIDE_FN void flow_put_half(rest *t, __m512 rounded, int h, bool gated)
                              _mm512_cvtepi32_epi16(u));
 }
 
-/* Rounds like osh_bf16_of_f32: a NaN becomes quiet. */
+/* Rounds to BF16 like osh_bf16_of_f32, which makes a NaN quiet. */
 WIDE_FN __m512 flow_round_sum(__m512 x)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -102,7 +104,7 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    if (gated) { // the bits of a NaN do not matter, because it makes the block bad
+    if (gated) { // a NaN may have any bits, because it sets f->bad
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);
@@ -114,18 +116,18 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
     t->row++;
 }
 
-/* ---- tiles, with rows of the previous block between them ---- */
+/* ---- with AMX: products, with rows of the previous block in between ---- */
 
 typedef struct tiles {
-    float *c; // [32, 32]
+    float *c; // view: sums [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // rows of the previous block to finish after each step, so that all are finished
-                  // in time
+    int64_t each; // rows of the previous block that are rounded after each step; all rows are done
+                  // after the last step
 } tiles;
 
-/* Computes c = a b. Loads of b bypass the first cache, so that `a` stays in it for the next
- * panels. */
+/* Computes c = a b, and rounds rows of the previous block in between. Loads of b bypass the
+ * first-level cache, so that `a` remains in it for the next panels. */
 TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
 {
     const uint16_t *a = j->a->p;

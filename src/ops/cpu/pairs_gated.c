@@ -1,8 +1,9 @@
-/* pairs_gated.c - multiplies x by the weights of gate and up and applies the glu, in one pass.
+/* pairs_gated.c - computes ops/gated.h: multiplies x by the weights of gate and up and applies the
+ * glu, in one pass.
  *
- * COLS columns of both weights are packed into panels for up to ROWS rows of x. A band of x is
- * multiplied by two panels of each weight. The two blocks are rounded to BF16, as the ops round
- * their outputs, and are joined to one block of the result. */
+ * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
+ * A band of x (32 rows) is multiplied by two panels of each weight. The two products are rounded to
+ * BF16, as the op linear rounds, and act(gate) * up gives one block of the result. */
 #include "ops/gated.h"
 
 #include <stdatomic.h>
@@ -15,20 +16,21 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96, // columns of each weight at a time: with I channels both fit in the cache of a core
+    COLS = 96, // columns of the result at a time: the weights for I channels fit in the cache of a
+               // core
     ROWS = 512,
-    DEPTH = 2048 // most channels: with more, the linear layer would add several sums
+    DEPTH = 2048 // largest I: for a larger I the op linear would add several sums
 };
 
 typedef struct worker {
-    uint32_t *packed[2]; // panels of COLS columns of gate and of up
-    uint32_t *blocks;    // packed blocks of a band that cannot be read in place
-    int64_t first;       // first column in `packed`; -1: none
+    uint32_t *packed[2]; // panels of the weights gate and up, for COLS columns
+    uint32_t *blocks;    // packed rows of a band of x that cannot be read in place
+    int64_t first;       // first column of the result whose weights are in `packed`; -1: none
 } worker;
 
 typedef struct job {
     const osh_gated *g;
-    const float *bias[2]; // views: [F], or NULL
+    const float *bias[2]; // views: [F]; NULL: no bias
     int64_t N, I, F, n_parts;
     osh_act_kind act;
     worker *workers;
@@ -52,8 +54,8 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     me->first = col;
 }
 
-/* Computes rows [row, row + m) of columns [col, col + n) with n <= PAIR. at->a has these rows of
- * x. */
+/* Computes rows [row, row + m) and columns [col, col + n) of the result, m = at->m, n = at->n <=
+ * PAIR. at->a contains these rows of x. */
 static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
                       int64_t col)
 {
@@ -101,8 +103,8 @@ osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g)
              .act = osh_act_is_tanh(g->glu->act) ? OSH_ACT_GELU_TANH : OSH_ACT_SILU};
     int n = osh_threads(cx);
     int64_t panels = COLS / SIDE * osh_pairs_panel(j.I);
-    uint32_t *room = NULL;           // own: memory of all workers
-    float *bias[2] = {NULL, NULL};   // own: [F] or NULL
+    uint32_t *room = NULL;           // own: scratch of all workers
+    float *bias[2] = {NULL, NULL};   // own: [F]; NULL: no bias
 
     OSH_NEW(cx, j.workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * gated_worker_words(j.I)) * sizeof *room)))

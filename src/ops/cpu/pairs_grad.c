@@ -1,14 +1,14 @@
-/* pairs_grad.c - computes gradients of the linear layer of BF16 tensors with pairs.h. dy is rounded
- * to BF16.
+/* pairs_grad.c - computes the gradients dx and dw of a linear layer with BF16 tensors, by
+ * math/pairs.h. dy is rounded to BF16.
  *
- *   dx [N, I] = dy [N, O] w [O, I]   DEPTH of O at a time; dy is read in place, w is packed
- *   dw [O, I] = dy^T x               a tile of tokens at a time, from the first of each sample;
- *                                    both are packed once for all threads, then each block of dw
- *                                    adds one tile after the other
+ *   dx [N, I] = dy [N, O] w [O, I]   DEPTH out_features at a time; dy is read in place, w is packed
+ *   dw [O, I] = dy^T x               a tile of tokens at a time, from each sample's first token on;
+ *                                    dy and x are packed once for all threads; each block of dw
+ *                                    adds the products of the tiles in order
  *
- * The sum of a part (DEPTH, or a tile) is a chain of its own, and the parts are added in order. So
- * the bytes do not depend on the cut into rows of dx or blocks of dw, nor on the tiles that are
- * packed together. */
+ * A product over one part (DEPTH out_features, or a tile) is summed from 0 on, and the products of
+ * the parts are added in order. So the bytes do not depend on the cut into rows of dx or blocks of
+ * dw, or on the tiles that are packed together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -20,32 +20,33 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     STEP = OSH_PAIRS_STEP,
-    COLS = 192,      // columns of dx and dw at a time
-    DEPTH = 512,     // out_features at a time
-    DX_ROWS = 256,   // least rows of dx for packed panels of w
-    CHUNKS = 3,      // chunks of dx for each thread, if dx is large enough
-    DW_ROWS = 96,    // rows of dw at a time: few, so that all threads have work for a small dw
-    ROOM = 2048,     // tokens of padded tiles that are packed at a time
+    COLS = 192,      // columns of dx and dw that a chunk computes
+    DEPTH = 512,     // out_features of one part of the sums of dx
+    DX_ROWS = 256,   // least number of rows of dx that a chunk computes with one packing of w
+    CHUNKS = 3,      // number of chunks of dx per thread, if dx is large enough
+    DW_ROWS = 96,    // rows of dw that a chunk computes; few, so that a small dw has work for all
+                     // threads
+    ROOM = 2048,     // largest number of tokens, with padding, that are packed at a time
     WIDTH = 64,      // columns of dy that are transposed at a time
-    ROUGH = 1 << 14  // elements that a chunk rounds
+    ROUGH = 1 << 14  // elements that a chunk rounds to BF16
 };
 
 typedef struct worker {
-    uint32_t *panels, *band; // packed w [COLS, DEPTH]; dy [BAND, DEPTH] if it cannot be read in
-                             // place
-    float *sums;             // [BAND, COLS]
+    uint32_t *panels, *band; // panels: packed w [COLS, DEPTH]; band: dy [BAND, DEPTH] if dy cannot
+                             // be read in place
+    float *sums;             // scratch [BAND, COLS]
 } worker;
 
 typedef struct job {
     const osh_grad_args *a;
     const uint16_t *w, *x;
-    uint16_t *dy;               // [N, O]
+    uint16_t *dy;               // view: [N, O] dy in BF16
     int64_t N, O, I, dx_rows;
     const osh_tile *tiles;      // view: the packed tiles
-    const int64_t *first;       // view: [n_tiles] padded tokens before each tile
+    const int64_t *first;       // view: [n_tiles] number of padded tokens before each tile
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
-    bool add;                   // true: adds to dw; false: overwrites it
+    bool add;                   // true: products are added to dw; false: they overwrite dw
     worker *workers;
 } job;
 
@@ -55,8 +56,8 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
     return osh_pairs_panel(n_tokens) * grad_panels(n);
 }
 
-/* Writes a product [m, n] to c, or adds it. Whole blocks that are not added are computed in c
- * itself. sums: scratch [BAND, columns of b]. */
+/* Writes the product a b [m, n] to c, or adds it if c.add is true. A whole block that is not added
+ * is computed in place, without `sums`. sums: scratch [BAND, columns of b]. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {
@@ -102,8 +103,8 @@ static osh_status pairs_dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int sel
 
 /* ---- dw ---- */
 
-/* Packs tokens [l, l + n) of a tile, n <= STEP. They are one step of k in each panel of x and,
- * transposed, in each block of dy. */
+/* Packs tokens [l, l + n) of tile t, n <= STEP, into one step of each panel of x, and transposed
+ * into one step of each block of dy. */
 static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
 {
     int64_t row = j->tiles[t].row + l, each = osh_pairs_panel(j->tiles[t].n), at = l / 2 * SIDE;
@@ -118,7 +119,7 @@ static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
     }
 }
 
-/* Packs the tokens of one step, STEP with padding. */
+/* Packs one step: STEP tokens, with padding. */
 static osh_status grad_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -159,7 +160,7 @@ static osh_status weight_grad(osh_ctx *cx, job *j, const osh_tile *tiles, int64_
 {
     osh_status rc = OSH_OK;
     int64_t end = 0, room = grad_room(j->N);
-    int64_t *first = NULL;                // own: [n_tiles]
+    int64_t *first = NULL;                // own: [n_tiles] like job.first
     uint32_t *panels = NULL, *blocks = NULL; // own: packed x, packed dy
 
     OSH_NEW(cx, first, n_tiles + 1);
@@ -184,7 +185,7 @@ done:
     return rc;
 }
 
-/* ---- both ---- */
+/* ---- dx and dw ---- */
 
 static osh_status grad_round_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
@@ -195,7 +196,7 @@ static osh_status grad_round_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
     return OSH_OK;
 }
 
-/* Returns the words of memory of a worker. */
+/* Returns the words of scratch of one worker. */
 static int64_t grad_worker_words(int64_t I, int64_t O)
 {
     int64_t each = osh_pairs_panel(osh_min64(O, DEPTH));
@@ -211,8 +212,8 @@ osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_
         .a = a, .w = w->data, .x = x->data, .N = osh_rows(x), .I = osh_width(x), .O = w->shape[0]};
     int n = osh_threads(cx);
     int64_t words = grad_worker_words(j.I, j.O), each = osh_pairs_panel(osh_min64(j.O, DEPTH));
-    uint16_t *dy = NULL;   // own: [N, O]
-    uint32_t *room = NULL; // own: memory of all workers
+    uint16_t *dy = NULL;   // own: [N, O] dy rounded to BF16
+    uint32_t *room = NULL; // own: scratch of all workers
 
     OSH_NEW(cx, j.workers, n);
     if (!(dy = osh_alloc(cx, (size_t)(j.N * j.O) * sizeof *dy))) OSH_TRY(OSH_E_NOMEM);

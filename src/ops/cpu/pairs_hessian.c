@@ -1,6 +1,7 @@
-/* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X with pairs.h. Tokens are packed once
- * for all threads: as panels of b and, transposed, as blocks of a. Then each block of H adds the
- * sums of one tile of tokens after the other. */
+/* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
+ * Tokens are packed once for all threads: into panels of the right operand b and, transposed, into
+ * blocks of the left operand a. Then the products of the tiles of tokens are added to each block of
+ * H, one tile after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -11,21 +12,22 @@ enum {
                                                          // TOKENS: most tokens of a tile
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-enum { ROOM = 2048, WIDTH = 64 }; // ROOM: tokens packed at a time; WIDTH: columns that a chunk
-                                  // packs
+enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are packed at a time;
+                                  // WIDTH: columns that a chunk packs
 
 typedef struct job {
-    float *h;                 // [n, n]
+    float *h;                 // view: H or D, [n, n]
     const osh_tensor *x, *x0; // x0 NULL: h is the lower triangle of H; else h is D
-    const osh_tile *tiles;    // view: the packed tiles
-    const int64_t *first;     // view: [n_tiles] offset of each tile in `panels` and `turned`
+    const osh_tile *tiles;    // view: the packed tiles of tokens
+    const int64_t *first;     // view: [n_tiles] begin of each tile in `panels` and `turned`, in
+                              // words
     uint32_t *panels, *turned;
-    int64_t n_tiles, n, side; // n: columns of x; side: columns of a block of H
-    int64_t parts;            // number of parts into which the tiles are cut; each part is packed
-                              // by its own chunks
+    int64_t n_tiles, n, side; // n: columns of x; side: rows and columns of a block of H
+    int64_t parts;            // number of parts into which the tiles are cut, so that several
+                              // chunks pack the same columns
 } job;
 
-/* Computes rows [n, WIDTH] = x0 - x, rounded to BF16. */
+/* Computes rows [n, WIDTH] = x0 - x, rounded to BF16. Rows of x0 and x begin ld elements apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -35,7 +37,7 @@ static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_
                 osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* Packs WIDTH columns of a part of the tiles. */
+/* Packs WIDTH columns for one part of the tiles. */
 static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -58,14 +60,14 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Prefetches a block of H while the tiles multiply, because H is larger than the caches. */
+/* Prefetches m rows of a block of H during the product, because H is larger than the caches. */
 static void prefetch_block(const float *h, int64_t ld, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < PAIR; c += SIDE) __builtin_prefetch(h + r * ld + c, 1);
 }
 
-/* Adds the product of one tile to rows [row, row + m), columns [col, col + n) of h. */
+/* Adds the product of tile t to rows [row, row + m) and columns [col, col + n) of h. */
 static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n,
                              int64_t t)
 {
@@ -81,7 +83,8 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // if false, the diagonal crosses the rows
+        bool whole = j->x0 || c + wide <= row + 1; // false: the diagonal crosses these rows, so
+                                                   // elements above the diagonal are not added
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
     }
@@ -105,7 +108,7 @@ static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* ---- a batch ---- */
+/* ---- all tiles of a batch ---- */
 
 static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
 {
@@ -113,8 +116,8 @@ static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Returns the columns of a block: as many as possible if each thread still gets some blocks. Wide
- * blocks read the panels less often. */
+/* Returns the rows and columns of a block: the largest side that gives OSH_BLOCKS_EACH blocks to
+ * each thread. Large blocks read the panels less often. */
 static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
     static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};
@@ -124,7 +127,7 @@ static int64_t hessian_side(int64_t n, bool square, int n_threads)
     return sides[k];
 }
 
-/* Returns the tokens of padded tiles that are packed at a time. */
+/* Returns the largest number of padded tokens that are packed at a time. */
 static int64_t hessian_room(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
 static int64_t hessian_words(int64_t n_tokens, int64_t n)
 {
@@ -145,9 +148,9 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
-    int64_t *first = NULL;   // own: [n_tiles]
-    /* own: both have the size of a value of the same tokens, so that the allocator can reuse the
-     * pages of values. */
+    int64_t *first = NULL;   // own: [n_tiles] like job.first
+    /* own. Both are about as large as x of the same tokens, so that the allocator can reuse the
+     * pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
@@ -164,7 +167,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        /* Columns alone could give too few chunks: 576 columns are 9. */
+        /* Cuts the tiles into parts, because chunks of columns alone can be too few: 576 columns
+         * are 9 chunks. */
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));

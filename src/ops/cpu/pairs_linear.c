@@ -1,46 +1,47 @@
-/* pairs_linear.c - computes the linear layer with pairs.h. For many rows of x it packs the weights:
- * those for a block of columns of y, once for up to 512 rows. For few rows it packs x once and
- * reads the weights in place. The bytes are the same. */
+/* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
+ * has many rows, W is packed: for a block of columns of y, once for up to 512 rows. If x has few
+ * rows, x is packed once, and W is read in place. Both ways give the same bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // columns of y at a time: their part of w, DEPTH deep, fits in the cache of a
-                  // core
-    ROWS = 512,   // rows of y at a time: their sums fit in the cache too
+    COLS = 192,   // columns of y at a time: packed W for these and DEPTH in_features fits in a
+                  // core's cache
+    ROWS = 512,   // rows of y at a time: the sums of a block also fit in the cache
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
-    FEW = 64,     // with at most this many rows of x, x is packed and not w
-    DEPTH = 2048, // most in_features at a time
+    FEW = 64,     // if x has at most this number of rows, x is packed instead of W
+    DEPTH = 2048, // largest number of in_features at a time
     SIDE = OSH_PAIRS_SIDE
 };
 
 typedef struct worker {
-    uint32_t *packed;      // panels of COLS columns and DEPTH in_features
-    uint32_t *blocks;      // packed blocks of a band that cannot be read in place
-    float *y, *sums; // scratch if in_features are cut: [BAND, PAIR], [ROWS, COLS]; for few rows:
-                     // both [BAND, FEW]
-    int64_t first, n_cols; // columns of y in `packed`; n_cols 0: none
+    uint32_t *packed;      // packed W: panels for COLS columns of y and DEPTH in_features
+    uint32_t *blocks;      // packed rows of a band that cannot be read in place
+    float *y, *sums; // scratch if in_features are cut into parts: y [BAND, PAIR], sums [ROWS,
+                     // COLS]; for few rows: both [BAND, FEW]
+    int64_t first, n_cols; // columns [first, first + n_cols) of y are in `packed`; n_cols 0: none
 } worker;
 
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
-    const float *bias; // view: [O], or NULL
-    uint32_t *tokens;  // view: for few rows: x, packed part by part
-    int64_t N, I, O, depth, n_parts, rows; // rows: rows of x in a part
+    const float *bias; // view: [O]; NULL: no bias
+    uint32_t *tokens;  // for few rows: view, packed x, one part of in_features after the other
+    int64_t N, I, O, depth, n_parts, rows; // depth: in_features of a part; rows: rows of y that a
+                                           // chunk computes
     worker *workers;
 } job;
 
-typedef struct band { // a product of a band of x and two panels
+typedef struct band { // a band of x (BAND rows or fewer) times two panels of W
     int64_t row, m;   // rows [row, row + m) of x and y
-    int64_t at, col;  // at: first row in the sums; col: first column in `packed`
+    int64_t at, col;  // at: first row in worker.sums; col: first column in worker.packed
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Returns the in_features of a part: I is cut into equal parts of at most DEPTH. */
+/* Returns the in_features of a part: I is cut into parts of equal size, at most DEPTH. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
@@ -58,15 +59,16 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to n values of a row of y, rounds and stores them. */
+/* Adds the bias to y [n], columns [col, col + n) of row `row`, rounds the sums and stores them in
+ * the output. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
     osh_from_f32(osh_elem(j->y, row * j->O + col), j->y->dtype, y, n);
 }
 
-/* Adds a part of in_features to m rows of y and the columns of the two panels at t->col. The last
- * part also stores them. */
+/* Adds the product over one part of in_features to the sums of t->m rows and two panels of columns.
+ * After the last part, rounds the sums and stores them. */
 static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
 {
     int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
@@ -82,7 +84,8 @@ static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const
     osh_pairs_narrow(&y, sums, COLS, t->m);
 }
 
-/* Adds one part of in_features, from k0 on, to the packed columns of rows [first, first + m). */
+/* Adds the products over one part of in_features, from k0 on, to the sums of rows [first, first +
+ * m) for all packed columns. */
 static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
@@ -95,7 +98,7 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
     osh_pairs_end();
 }
 
-/* Does the same as part_bands if all in_features are one part. */
+/* Computes rows [first, first + m) for all packed columns, if all in_features are one part. */
 static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -135,7 +138,7 @@ static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     return OSH_OK;
 }
 
-/* ---- few rows ---- */
+/* ---- few rows of x ---- */
 
 static int64_t linear_panels(int64_t n) { return osh_div_up(n, SIDE); }
 
@@ -151,7 +154,7 @@ static osh_status tokens_pack_chunk(osh_ctx *cx, void *user, int64_t panel, int 
     return OSH_OK;
 }
 
-/* Multiplies all rows of x by a band of rows of w, which give columns of y. */
+/* Computes BAND columns of y for all rows: multiplies BAND rows of W by all rows of x. */
 static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -173,7 +176,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        float *rows = me->y, *from = me->sums + t; // rows [16, 32]
+        float *rows = me->y, *from = me->sums + t; // rows: [16, 32] of y, transposed sums
         for (int64_t o = 0; o < BAND; o += SIDE)
             osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
         for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++)
@@ -182,9 +185,9 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     return OSH_OK;
 }
 
-/* ---- both ---- */
+/* ---- few and many rows ---- */
 
-/* Returns the words of memory of a worker. */
+/* Returns the words of scratch of one worker. */
 static int64_t pairs_worker_words(int64_t I, bool few)
 {
     int64_t depth = pairs_linear_depth(I), blocks = 2 * osh_pairs_panel(depth);
@@ -203,9 +206,10 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    uint32_t *room = NULL, *tokens = NULL; // own: memory of all workers; for few rows: packed x
+    uint32_t *room = NULL, *tokens = NULL; // own: room: scratch of all workers; tokens: packed x,
+                                           // for few rows
     worker *workers = NULL;                // own
-    float *bias = NULL;                    // own: [O] or NULL
+    float *bias = NULL;                    // own: [O]; NULL: no bias
 
     OSH_NEW(cx, workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
@@ -214,7 +218,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // the columns alone give work to all threads
+        j.rows = j.N; // the columns alone give work to all threads, so a chunk computes all rows
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

@@ -1,23 +1,24 @@
-/* pairs_ops.h - ops that multiply BF16 pairs (math/pairs.h). All tensors are BF16 unless a comment
- * says otherwise. */
+/* pairs_ops.h - kernels that multiply BF16 values with math/pairs.h. All tensors are BF16 unless a
+ * comment says otherwise. Shape letters: op.h. */
 #ifndef OSH_PAIRS_OPS_H
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"
 
-/* Does the same as osh_linear_cpu. Inputs: x [N, I], w [O, I], bias [O] or NULL. A row of y depends
- * on no other row of x. */
+/* Does the same as osh_linear_cpu. Inputs: x [N, I], w [O, I], bias [O] or NULL. A row of y does
+ * not depend on the other rows of x. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* Adds to h [n, n] (F32). If x0 is NULL, adds x^T x to the lower triangle; else adds (x0 - x)^T x
- * to all of h, with the difference rounded to BF16. x, x0: [N, n]. No tile crosses samples. */
+/* Adds to h [n, n], F32. If x0 is NULL, adds x^T x to the lower triangle. Else adds (x0 - x)^T x to
+ * all elements, with the difference rounded to BF16. x, x0: [N, n]. Sums run sample by sample, in
+ * tiles of one sample. */
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);
-/* Does the same as osh_linear_grad_cpu for din[0] and din[1], with dy rounded to BF16. Each of
- * `tiles` has at most OSH_GEMM_ROWS rows. */
+/* Does the same as osh_linear_grad_cpu for din[0] and din[1], with dy rounded to BF16. Each of the
+ * n_tiles tiles has at most OSH_GEMM_ROWS rows. */
 osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles,
                                  int64_t n_tiles);
 size_t osh_pairs_linear_grad_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* Does the same as osh_attention_cpu with pairs. */
+/* Does the same as osh_attention_cpu, with math/pairs.h. */
 osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a);
 #endif

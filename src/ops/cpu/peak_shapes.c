@@ -1,5 +1,5 @@
-/* peak_shapes.c - measures the speed of products with the shapes of a job, and the highest speed of
- * the AMX tiles. */
+/* peak_shapes.c - measures the speed of products with the shapes that a run has, and the highest
+ * speed of AMX. */
 #include <time.h>
 
 #include "base/isa.h"
@@ -12,13 +12,14 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample. SAMPLES: x is taken from this many samples in turn, so that it is
- * read from memory. */
+/* TOKENS: tokens of a sample. SAMPLES: number of samples that are used in turn, so that x comes
+ * from memory and not from a cache. */
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
-    osh_tensor *x[SAMPLES], *w[2], *out; // own
-    double done, seconds;                // done: number of operations; seconds: their time
+    osh_tensor *x[SAMPLES], *w[2], *out; // own: inputs, weights (gate and up, or one), output
+    double done, seconds;                // done: number of floating-point operations; seconds: CPU
+                                         // time of the operations
 } worker;
 
 typedef struct job {
@@ -27,8 +28,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Returns the CPU seconds of this thread. Other work on the machine changes them less than the wall
- * time. */
+/* Returns the CPU seconds of the calling thread, on which other work on the machine has less effect
+ * than on the wall time. */
 static double thread_seconds(void)
 {
     struct timespec t;
@@ -64,7 +65,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // a warm-up that is not counted
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // a first call that does not count
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -131,21 +132,23 @@ done:
     return rc;
 }
 
-/* ---- the tiles alone ---- */
+/* ---- AMX alone ---- */
 
-enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a: 16 KiB, in L1; b: 1 MiB
+enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a [BAND, DEPTH]: 16 KiB, fits in L1;
+                                                           // b: PANELS panels, 1 MiB
 
 typedef struct tiles_job {
-    double *rates; // [threads]
+    double *rates; // own: [threads] operations per second
     double seconds;
 } tiles_job;
 
-/* Multiplies one band, which stays in L1, by panels that come from L2. */
+/* Multiplies one band, which fits in L1, by panels that fit in L2, and stores the speed in
+ * j->rates[chunk]. */
 static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
-    osh_tensor *a = NULL, *b = NULL; // own: [BAND, DEPTH], panels
+    osh_tensor *a = NULL, *b = NULL; // own: a [BAND, DEPTH]; b: PANELS panels
     _Alignas(64) float sums[BAND * 2 * OSH_PAIRS_SIDE];
     int64_t n = 0;
 
@@ -174,7 +177,7 @@ done:
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds)
 {
     osh_status rc = OSH_OK;
-    tiles_job j = {.seconds = seconds}; // j.rates is own
+    tiles_job j = {.seconds = seconds}; // own: j.rates
 
     if (osh_isa_used() < OSH_ISA_AMX) return OSH_E_UNSUPPORTED;
     OSH_NEW(cx, j.rates, osh_threads(cx));

@@ -1,4 +1,5 @@
-/* rms_norm.c - computes rms_norm by chunks of slices. The sum of squares has eight f32 lanes. */
+/* rms_norm.c - computes rms_norm in chunks of slices; a slice is a row, or a head if head_dim is
+ * set. The sum of squares has eight f32 lanes. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -6,13 +7,13 @@
 
 #include <string.h>
 
-enum { SLICES = 64 }; // slices of a chunk
+enum { SLICES = 64 }; // slices per chunk of parallel work
 
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // view: [padded]
-    float *rows;    // view: [threads, padded]
+    const float *w; // view: [padded] weight plus offset
+    float *rows;    // view: [threads, padded] scratch
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded

@@ -1,23 +1,23 @@
-/* rope.c - computes rope. Consecutive samples with the same frequencies share one table of cos and
- * sin. */
+/* rope.c - computes rope. Consecutive samples with equal frequencies share one table of cosines and
+ * sines. */
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 32 }; // tokens of a chunk
+enum { ROWS = 32 }; // tokens per chunk of parallel work
 
 typedef struct rope_job {
     const osh_rope_attr *at;
     const osh_tensor *x;
     osh_tensor *y;
     const osh_tile *tiles;
-    const float *inv_freq; // [half]
-    float *cos, *sin;      // [positions, half], from position `from` on
+    const float *inv_freq; // view: [half] inverse frequencies
+    float *cos, *sin;      // views: [n_pos, half] for positions from `from` on
     int64_t from, n_pos, half;
-    float *rows;           // [threads, width]
-    float way;             // 1: rotates; -1: rotates in the other direction
+    float *rows;           // view: [threads, width] scratch
+    float way;             // direction of the rotation; 1: forward; -1: backward, for gradients
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -31,7 +31,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     (void)cx, (void)worker;
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
         for (int64_t i = 0; i < half; i++)
-            angle[i] = j->inv_freq[i] * (float)(j->from + pos); // rounded to f32
+            angle[i] = j->inv_freq[i] * (float)(j->from + pos); // the product is rounded to f32, as
+                                                                // in transformers
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < half; i++) {
             j->cos[pos * half + i] = c[i] * scaling;
@@ -41,8 +42,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-/* Rotates the two halves of a head. If its pairs are interleaved, it separates them before and
- * interleaves them again after. */
+/* Rotates one head. If at->interleaved is true, separates the pairs into two halves before and
+ * interleaves the halves again after. */
 static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
                            osh_dtype dt)
 {
@@ -84,8 +85,8 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Returns the end of the tiles from `first` on whose samples have the same frequencies. *max_len:
- * tokens of the longest of these samples. */
+/* Returns the end of the range of tiles from `first` on whose samples have equal frequencies. Sets
+ * *max_len to the tokens of the longest of these samples. */
 static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
 {
@@ -105,7 +106,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] into out[0]. `way` is that of rope_job. */
+/* Rotates in[0] and writes the result to out[0]. way 1: forward; -1: backward. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -114,8 +115,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     int64_t n_tiles = 0, end = 0, longest = 0, from = a->past ? a->past->n : 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
     osh_tile *tiles = NULL;            // own
-    float *table = NULL, *rows = NULL; // own: table [2, longest sample, half]; rows [threads,
-                                       // width]
+    float *table = NULL, *rows = NULL; // own: table [2, tokens of the longest sample, half]; rows
+                                       // [threads, width]
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     osh_tiles_move(tiles, n_tiles, a->past);
@@ -142,11 +143,11 @@ done:
 
 osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx, a, 1); }
 
-/* Rotates dy in the other direction, in f32. */
+/* Rotates dy backward, in f32, and adds the result to din[0]. */
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // own: [N, H*Dh]
+    osh_tensor *t = NULL; // own: [N, H*Dh] the rotated dy
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
         return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},

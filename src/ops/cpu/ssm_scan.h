@@ -9,27 +9,28 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_scan_room { // views: state and vectors of one head
-    float *Z;       // [S, padded P]
+typedef struct osh_scan_room { // views into scratch: state and vectors of one head
+    float *Z;       // [S, padded P] state
     float *B, *C;   // [S]
-    float *x, *y;   // [padded P]
+    float *x, *y;   // [padded P] input and output
 } osh_scan_room;
 
-/* Returns the floats that the room of one head needs. */
+/* Returns the number of floats of the scratch of one head. */
 int64_t osh_scan_floats(const osh_ssm_scan_attr *at);
-/* Returns views into `room` [osh_scan_floats], which the caller has set to 0. */
+/* Returns views into `room` [osh_scan_floats]. The caller sets `room` to 0 before the first
+ * token. */
 osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room);
-typedef struct osh_scan_head { // views: head h of the inputs of the op
+typedef struct osh_scan_head { // views: the inputs of the op, for head h
     const osh_tensor *const *in;
     const osh_ssm_scan_attr *at;
     int64_t h;
-    float weights[3]; // A_log, D, dt_bias
+    float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Loads B, C and x of row t into the room. Sets `gates` to the decay and the step, rounded to
+/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step, rounded to
  * dtype. */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
-/* Updates Z with one token and computes y = C Z. Also multiplies x by the step. */
+/* Updates m->Z with one token and computes y = C Z. Also multiplies m->x by the step. */
 void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const float gates[2]);
 #endif

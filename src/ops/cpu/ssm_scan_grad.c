@@ -1,10 +1,10 @@
-/* ssm_scan_grad.c - computes the gradients of the scan of Mamba 2 (ops/ssm_scan.c). Each head of a
- * sample is a chunk. Some states are kept and the others are computed again, as in
- * delta_rule_grad.c.
+/* ssm_scan_grad.c - computes the gradients of the scan of Mamba 2 (ops/ssm_scan.c). A chunk of
+ * parallel work is one head of one sample. Every C-th state is stored and the other states are
+ * computed again, as in delta_rule_grad.c.
  *
- * Heads of a group read the same B and C. WAVE heads run at a time, independent of the number of
- * threads. Each head writes the gradients of B and C to rows of its own. After a wave these rows
- * are added in the order of the heads. */
+ * Heads of a group read the same B and C. WAVE heads (a wave) run at a time, independent of the
+ * number of threads. Each head writes the gradients of B and C to its own rows of
+ * osh_head_room.shared. After a wave these rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
 
@@ -15,8 +15,9 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    float *kept, *now, *dZ; // states [S, padded P]: [ceil(tokens / C)], [C + 1] and [1] of them
-    float *dy, *dx;         // [padded P]
+    float *kept, *now, *dZ; // states [S, padded P]: kept [ceil(tokens / C)], every C-th state; now
+                            // [C + 1], states of C tokens; dZ, the gradient
+    float *dy, *dx;         // [padded P] gradients of the output and of x
     float *to_B, *to_C;     // [S] gradients of B and C of the current token
     double sums[3];         // gradients of A_log, D and dt_bias
     int64_t C, each;
@@ -31,13 +32,15 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // floats: for each token B,
-                                                                    // then C
+    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // number of floats: for each
+                                                                    // token the gradients of B,
+                                                                    // then of C
 }
 
-/* Computes the gradients of one token. Z points to the state before it, which the state after it
- * follows. m.x is multiplied by the step. Updates dZ from the state after the token to the one
- * before it, and adds to dx. Returns the gradient of the decay. */
+/* Computes the gradients of one token. Z points to the state before the token; the state after the
+ * token follows in memory. b->m.x is already multiplied by the step. Changes dZ from the gradient
+ * of the state after the token to that of the state before it, and adds to dx. Returns the gradient
+ * of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {
@@ -71,8 +74,8 @@ OSH_AVX2 static double scan_token_avx2(const scan_back *b, const float *Z, float
     return scan_token_body(b, Z, decay, S, P);
 }
 
-/* Adds the gradients of row t. Z points to the state before the token, which the state after it
- * follows. */
+/* Adds the gradients of row t. Z points to the state before the token; the state after the token
+ * follows in memory. */
 static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
 {
     const float *weights = b->head.weights;
@@ -100,8 +103,8 @@ static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, con
     b->sums[0] += to[1], b->sums[2] += to[0];
 }
 
-/* Runs n tokens from row `first` on. now[0] is the state before the first one. The state after
- * token i is written to now[i + 1]. */
+/* Computes the states of n tokens from row `first` on. now[0] is the state before the first token.
+ * The state after token i is written to now[i + 1]. */
 static void scan_forward(scan_back *b, int64_t first, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -143,7 +146,7 @@ static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t 
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-/* Adds the gradients of B and C of n heads, from `first` on, in the order of the heads. */
+/* Adds the gradients of B and C of n heads, from head `first` on, in the order of the heads. */
 static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                             const osh_head_room *r)
 {

@@ -1,4 +1,4 @@
-/* absent.c - defines the functions of cuda.h in a binary without CUDA. Each fails with a
+/* absent.c - defines the functions of cuda.h in a binary without CUDA. Each function fails with a
  * message. */
 #include "ops/cuda/cuda.h"
 #ifndef OSH_CUDA_BUILT

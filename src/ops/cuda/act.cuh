@@ -1,11 +1,11 @@
-/* act.cuh - the activations of glu and act in f32, and their derivatives (slope).
+/* act.cuh - the activations of the ops glu and act in f32, and their derivatives (slope).
  *
  *   silu               x / (1 + e^-x)
  *   gelu               x/2 erfc(-x / sqrt 2)
  *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)
  *
- * erfc(-u) is 1 + erf u without cancellation far below zero. x / (1 + e^-2u) equals x/2 (1 + tanh
- * u). */
+ * erfc(-u) is 1 + erf u without cancellation if u is far below zero. x / (1 + e^-2u) equals x/2 (1
+ * + tanh u). */
 #ifndef OSH_ACT_CUH
 #define OSH_ACT_CUH
 #include "ops/cuda/op.cuh"
@@ -43,8 +43,8 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* Computes glu of the gate x and up. Both are f32 values of T; the caller rounds the result. PAIR:
- * true if the function has two arguments. */
+/* Computes act(x) rounded to T, times up. x is the gate; x and up are f32 values of T. The caller
+ * rounds the result. PAIR: true if the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;
@@ -61,7 +61,8 @@ struct osh_cu_clamped_fn {
     }
 };
 
-/* Calls `call` with the glu function of the attributes and returns its result. */
+/* Calls `call` with the function object for the activation and the limit of `at`. Returns the
+ * result of `call`. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
     if (at->limit > 0) return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});

@@ -1,5 +1,5 @@
-/* add.cu - computes add and product, whose result is f32 and rounded once, and add_f32, whose sum
- * is not rounded. `a` of product and of add_f32 may be F32.
+/* add.cu - computes the ops add, product and add_f32. The results are computed in f32; add and
+ * product round them once, add_f32 does not round. `a` of product and of add_f32 may be F32.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cuda/zip.cuh"
@@ -19,7 +19,7 @@ osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a)
     return rc;
 }
 
-/* y, a, b: [n]. A is T or float. */
+/* Writes y = a + b for n elements. A is T or float. */
 template <class T, class A>
 static __global__ void add_f32_kernel(float *y, const A *a, const T *b, int64_t n)
 {
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* y, a, b [n]; A: T or float */
+/* Writes y = a b, rounded to T, for n elements. A is T or float. */
 template <class T, class A>
 static __global__ void product_kernel(T *y, const A *a, const T *b, int64_t n)
 {

@@ -1,28 +1,34 @@
-/* attention.cu - computes attention. attention_fused.cuh computes it for the dtypes and heads that
- * it supports (osh_attention_is_fused). This file computes the others by chunks of queries: scores
- * of the chunk with the keys up to its last query, softmax of each row in place, sum over v.
+/* attention.cu - computes attention. attention_fused.cuh computes the dtypes and heads for which
+ * osh_attention_is_fused is true. This file computes all others, in chunks of queries: the scores
+ * of a chunk with all keys up to the last query of the chunk, the softmax of each row of scores in
+ * place, and the sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
  *
  *   q k^T          product with f32 sums, stored in f32
  *   softmax        times scale, e^(s - max) / sum, rounded to the dtype of q; masked keys become 0.
- *                  attention_sinks: the sum includes e^(sink - max). A row of probabilities
+ *                  op attention_sinks: the sum includes e^(sink - max). A row of probabilities
  *                  overwrites the beginning of its row of scores.
  *   P v            product with f32 sums, stored into out
  *
- * A pass computes consecutive samples of equal length, some of their heads, and one chunk of their
- * queries. The chunk depends only on the length of the sample. The algorithm of the products must
- * also depend on nothing else, or a result would depend on the samples and heads that share its
- * pass. The products have three indices: sample, kv head, head of the group. The batch of
- * osh_cuda_gemm runs over the longer one of the last two. For short samples it runs over the
- * longest of all three, with the algorithm of a single product. */
+ * A pass computes consecutive samples of equal length, some heads of these samples, and one chunk
+ * of queries. The size of a chunk depends only on the length of the sample. The algorithm of the
+ * products must also depend only on the length; else a result would depend on the other samples and
+ * heads of the pass.
+ *
+ * The products have three indices: sample, kv head, and query head in the group of the kv head. A
+ * batch of osh_cuda_gemm runs over the longer of the last two. For short samples the batch runs
+ * over the longest of all three, with the algorithm of a single product.
+ *
+ * Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim, ld elements from row to row of
+ * scores. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
 
-enum { QUERIES = 512, SHORT = 256 }; // QUERIES: queries of a chunk; SHORT: tokens of the longest
-                                     // sample that shares products
+enum { QUERIES = 512, SHORT = 256 }; // QUERIES: queries of a chunk; SHORT: samples of up to this
+                                     // length share a batch of products
 
 typedef struct attention_job {
     osh_device *d;
@@ -30,28 +36,29 @@ typedef struct attention_job {
     const osh_attention_attr *at;
     osh_dtype dt;
     int64_t group;   // query heads that share a kv head
-    int64_t row, T;  // row: first row of the samples; T: their length
+    int64_t row, T;  // row: first row of the samples; T: tokens of each sample
     float *scores;
 } attention_job;
 
-/* One pass: n_samples samples from `sample` on, n_kv * n_heads heads from `head` on, n queries from
- * `pos` on, n_keys keys from `key` on. ld: elements of a row of scores. */
+/* One pass: n_samples samples from number `sample` on; n_kv groups of n_heads heads, from head
+ * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. ld: elements
+ * from row to row of scores. */
 typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
 
-/* Returns the queries of a chunk of a sample of T tokens: QUERIES, or fewer if the scores of one
- * head would need too much memory. */
+/* Returns the number of queries of a chunk of a sample of T tokens: QUERIES, or fewer if the scores
+ * of one head would need too much memory. */
 static int64_t attention_chunk(int64_t T)
 {
     int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float));
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, QUERIES));
 }
 
-/* Computes the softmax of scores [rows, ld] in place. A row has the keys [key, key + n_keys) of its
- * sample; row r is query pos + r % n. A team of TEAM threads computes a row. The results, elements
- * of T, overwrite the row from its beginning: a round overwrites only scores that the team has
- * already read. */
+/* Computes the softmax of scores [rows, ld] in place. Columns are the keys [key, key + n_keys) of
+ * the sample; row r is query pos + r % n. A team of TEAM threads computes a row. The probabilities,
+ * elements of T, overwrite the scores from the beginning of the row. In each round, the team first
+ * reads all scores that it then overwrites. */
 template <class T, int TEAM>
 static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows,
                                       osh_attention_attr at, float scale, sink_weights sinks)
@@ -111,7 +118,7 @@ static void attention_softmax(const attention_job *j, const attention_pass *p, f
                    osh_cuda_stream(j->d), j->scores, *p, rows, *j->at, scale, sinks);
 }
 
-/* Distances in elements between samples, between kv heads, and between the heads of a group. */
+/* Elements from sample to sample, from kv head to kv head, and from head to head of a group. */
 typedef struct strides { int64_t by[3]; } strides;
 
 static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, const int64_t *index,
@@ -125,14 +132,15 @@ static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, co
     return m;
 }
 
-/* Computes C [n, nk[0]] = A op(B), sums of nk[1] products, for every sample, kv head and head of
- * the pass. `mat` and `s` have C, A and B in this order. */
+/* Computes the products C [n, nk[0]] = A op(B) for every sample, kv head and head of the pass.
+ * nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
 static osh_status attention_products(osh_ctx *cx, const attention_job *j, const attention_pass *p,
                                      const osh_cuda_mat *mat, const strides *s, const int64_t nk[2])
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    /* If the heads are not aligned to 16 bytes, the algorithm depends on the index of the head. */
+    /* If heads do not begin at multiples of 16 bytes, the alignment, and so the algorithm, depends
+     * on the head. Then samples do not share a batch. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;
@@ -156,7 +164,8 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t Dh = j->at->head_dim, q_width = j->at->n_heads * Dh, kv_width = j->at->n_kv_heads * Dh;
-    /* `first` is the row of the first sample, `kv` the first column of the kv head. */
+    /* first: row of the first sample of the pass; kv: first column of the first kv head of the
+     * pass. */
     int64_t first = j->row + p->sample * j->T, kv = p->head / j->group * Dh;
     float scale = (float)(j->at->scale > 0 ? j->at->scale : 1 / sqrt((double)Dh));
     strides by_q = {{j->T * q_width, j->group * Dh, Dh}}, by_kv = {{j->T * kv_width, Dh, 0}};
@@ -169,7 +178,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
                       true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt,
                       false};
-    /* `each` is the number of probabilities that fit in the bytes of a score. */
+    /* each: number of probabilities that fit in the bytes of one score. */
     int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt));
     strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false},
@@ -186,7 +195,7 @@ done:
     return rc;
 }
 
-/* Runs all chunks of the samples and heads of p. */
+/* Runs one pass for each chunk of queries, for the samples and heads of p. */
 static osh_status attention_run_heads(osh_ctx *cx, const attention_job *j, attention_pass *p,
                                       int64_t chunk)
 {
@@ -202,13 +211,13 @@ done:
     return rc;
 }
 
-/* Runs n_seqs samples of length T. A pass computes as many heads as the scores have memory for. If
- * all heads fit, it computes several samples. */
+/* Runs n_seqs samples of T tokens. A pass computes as many heads as fit in the scratch for scores.
+ * If all heads fit, a pass computes several samples. */
 static osh_status attention_run_samples(osh_ctx *cx, const attention_job *j, int64_t n_seqs)
 {
     osh_status rc = OSH_OK;
-    int64_t chunk = attention_chunk(j->T), H = j->at->n_heads; // n: score matrices that fit in the
-                                                               // scratch
+    int64_t chunk = attention_chunk(j->T), H = j->at->n_heads;
+    /* n: number of heads whose scores of a chunk fit in the scratch. */
     int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * (int64_t)sizeof(float));
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 
@@ -231,7 +240,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
-    osh_tile *seq = NULL; // own: each tile is one whole sample
+    osh_tile *seq = NULL; // own: one tile for each sample
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0,
                        0, NULL};
 

@@ -1,10 +1,11 @@
-/* attention.cuh - gives attention and its gradient the sinks and the first key of a query. */
+/* attention.cuh - device functions that attention.cu and attention_grad.cu share: the sink of a
+ * head, and the first key that a query sees. */
 #ifndef OSH_ATTENTION_CUH
 #define OSH_ATTENTION_CUH
 #include "ops/cuda/op.cuh"
 
 typedef struct sink_weights {
-    const void *w; // view: [H]; NULL: no sinks
+    const void *w; // view: [heads] in GPU memory; NULL: the op has no sinks
     osh_dtype dtype;
 } sink_weights;
 
@@ -18,7 +19,7 @@ template <class T> static __device__ inline float sink_of(const sink_weights &s,
     return osh_cu_round<T>(f);
 }
 
-/* Does the same as osh_first_key, for kernels. */
+/* Does the same as osh_first_key (ops/op.h), in kernels. */
 static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
 {
     int64_t window = at.sliding_window, first = window && i >= window ? i - window + 1 : 0;

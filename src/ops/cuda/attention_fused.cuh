@@ -1,39 +1,40 @@
-/* attention_fused.cuh - computes attention of bf16 and f16 in one kernel that writes no scores:
- * FlashAttention-2 (Dao 2023, algorithm 1) on mma m16n8k16, for heads of at most 128 elements, a
- * multiple of 8.
+/* attention_fused.cuh - computes attention of bf16 and f16 in one kernel that does not write scores
+ * to memory: FlashAttention-2 (Dao 2023, algorithm 1) with the instruction mma m16n8k16. The number
+ * of elements of a head must be a multiple of 8 and at most 128.
  *
- * A block computes FUSED_QUERIES queries of one head of one sample; a warp computes bands of 16 of
- * them. The block goes through the keys that its queries see from first to last, FUSED_KEYS at a
- * time. For a query:
+ * A block computes FUSED_QUERIES queries of one head of one sample. A warp computes one or two
+ * bands of 16 queries each. The block processes the keys that its queries see from first to last,
+ * FUSED_KEYS at a time (a tile of keys). For a query:
  *
  *   s = q k^T                        f32, not rounded
  *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
  *   p = 2^(s c - b)                  f32; 0 if the query does not see the key
- *   l = 2^(b_before - b) l + sum(p)  f32; four lanes have a part each, added at the end
+ *   l = 2^(b_before - b) l + sum(p)  f32; four lanes hold parts, added at the end
  *   o = 2^(b_before - b) o + P v     f32; P is p rounded to the dtype
  *   y = o (1 / l)                    rounded to the dtype
  *
- * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token. A tile without a
- * key that a query sees does not change the result of the query: it depends only on its sample, not
- * on the bands of a warp.
+ * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token. A tile of which a
+ * query sees no key does not change the result of the query. So the result depends only on the
+ * sample, not on the queries that share a warp.
  *
- * Shared memory contains the queries of the block and a ring of three halves. A half is the keys or
- * the values of a tile. While one half is read, the next two are copied. After the barrier of a
- * half, that half has arrived and the half before it is free.
+ * Shared memory contains the queries of the block and a ring of three slots. A slot contains the
+ * keys or the values of a tile (half of a tile). While one half is read, the next two halves are
+ * copied. After the barrier for a half, its copy is complete and the slot of the half before it is
+ * free.
  *
  *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
  *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
  *
  * Rows have no padding. Their pieces of 16 bytes are permuted instead (fused_at), so that the eight
- * rows of a matrix of ldmatrix are in different banks. Because of this, and because the ring has
- * halves instead of whole tiles, a block with heads of 128 needs 80 KiB: two fit in a
+ * rows of a matrix of ldmatrix are in different banks. Without padding, and with halves instead of
+ * whole tiles in the ring, a block with heads of 128 elements needs 80 KiB, so two blocks fit in a
  * multiprocessor with 164 KiB.
  *
- * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. They are used in four
- * products if a warp has two bands, in two products if it has one. So a warp has two bands if two
- * such blocks fit in a multiprocessor. If not, twice as many warps have one band each. This is so
- * for heads of more than 64 on compute capability 8.6 and 8.9, where a product takes 4 or 8 clocks.
- * */
+ * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. A warp with two bands uses
+ * these values in four products, a warp with one band in two. So a warp has two bands if two such
+ * blocks fit in a multiprocessor. If not, twice as many warps have one band each: this is the case
+ * for heads of more than 64 elements on compute capability 8.6 and 8.9, where a product takes 4 or
+ * 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -44,45 +45,50 @@
 enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
        FUSED_MAX_DIM = OSH_ATTENTION_FUSED_DIM };
 
-/* Samples of one launch. */
+/* Samples that one launch of the kernel computes. */
 typedef struct fused_samples {
     int n;
-    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // T: tokens of each sample; tile: blocks of
-                                                   // queries of all earlier samples
+    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // T: tokens of each sample; tile: number of
+                                                   // blocks of queries of all earlier samples
     int64_t row[FUSED_SAMPLES];                    // first row of each sample
 } fused_samples;
 
 typedef struct fused_shape {
-    int n_heads, group, head_dim, window; // group: query heads that share a kv head; window 0: no
-                                          // window
+    int n_heads, group, head_dim, window; // group: query heads that share a kv head; window:
+                                          // sliding window in tokens, 0: none
     float c;
 } fused_shape;
 
-/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/how-to/cuda.md lists the
+/* Sizes for heads of up to DIM elements and warps with BANDS bands. docs/how-to/cuda.md lists the
  * values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
-    /* Blocks that run on a multiprocessor at a time; this limits the registers. */
+    /* Number of blocks that run on a multiprocessor at a time; the compiler limits registers to
+     * it. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
-    /* True: the queries stay in registers; false: each tile reads them again. */
+    /* True: each warp keeps its queries in registers; false: the warp reads them again for each
+     * tile. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
-    /* Elements of a half, and of the queries, which are before the ring. */
+    /* HALF: elements of a slot of the ring. RING: elements of the queries, and so the begin of the
+     * ring. */
     static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
 
-/* The state of the queries of a warp. Lane 4g + t has queries g and g + 8 of each band. */
+/* Sums of a warp for its queries: o, b and l of the formula. Lane 4g + t holds values of queries g
+ * and g + 8 of each band. */
 template <int DIM, int BANDS> struct fused_state {
     osh_cu_frag_c o[BANDS][DIM / 8];
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of pieces of a row that are permuted. As many threads copy one row. */
+/* Number of pieces (16 bytes) that fused_at permutes among each other. The same number of threads
+ * copies one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
-/* Returns the first element of a piece of 16 bytes of a row. Rows of 256 and 128 bytes all begin in
- * the same bank: the piece is at position piece ^ row % 8. Rows of 192 and 64 bytes alternate
- * between two banks: the position is piece ^ row / 2 % 4. */
+/* Returns the element at which a piece of 16 bytes of a row begins in shared memory. Rows of 256
+ * and 128 bytes all begin in the same bank, so the piece is at position piece ^ row % 8. Rows of
+ * 192 and 64 bytes begin in one of two banks in turn, so the position is piece ^ row / 2 % 4. */
 template <int DIM> static __device__ __forceinline__ int fused_at(int row, int piece)
 {
     const int LANES = fused_row<DIM>::LANES;
@@ -91,7 +97,7 @@ template <int DIM> static __device__ __forceinline__ int fused_at(int row, int p
 
 /* Returns the element whose address the lane passes to ldmatrix, for 16 rows from element `from` on
  * and columns [0, 16). The four matrices are rows [0, 8) and [8, 16), then the same rows in the
- * next 8 columns. fused_step moves such an element to columns [16 d, 16 d + 16). */
+ * next 8 columns. fused_step returns the same for columns [16 d, 16 d + 16). */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -104,8 +110,8 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
     return (lane ^ 2 * d % LANES * 8) + 2 * d / LANES * LANES * 8;
 }
 
-/* Starts the copy of ROWS rows, which begin `width` elements apart. Rows from n on and columns from
- * head_dim on become 0. */
+/* Starts the asynchronous copy of ROWS rows to shared memory. Rows begin `width` elements apart in
+ * `from`. Rows from n on and columns from head_dim on become 0. */
 template <class T, int DIM, int THREADS, int ROWS>
 static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
                                                    int n)
@@ -114,7 +120,7 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
     int thread = osh_cu_thread(), row = thread / LANES, col = thread % LANES * 8,
         at = row * width + col;
     int at_to = fused_at<DIM>(row, thread % LANES);
-#pragma unroll 1 // the addresses of all rows would need too many registers
+#pragma unroll 1 // an unrolled loop would need too many registers for the addresses of all rows
     for (int i = 0; i < ROWS; i += STEP, at += STEP * width, at_to += STEP * DIM)
 #pragma unroll
         for (int j = 0; j < DIM; j += LANES * 8) {
@@ -123,13 +129,14 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Returns fused_lane for the queries of the warp. */
+/* Returns fused_lane for the queries of the calling warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
 }
 
-/* Loads columns [16 d, 16 d + 16) of the queries of the warp as operand A. */
+/* Loads columns [16 d, 16 d + 16) of the queries of the warp from shared memory, as operand A of
+ * osh_cu_mma. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared,
                                                      int q, int d)
@@ -139,8 +146,8 @@ static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], 
         osh_cu_ldmatrix<false>(a[band].r, shared + fused_step<DIM>(q, d) + band * 16 * DIM);
 }
 
-/* Computes s [BANDS, 16, FUSED_KEYS] = q k^T. q and `keys` are the results of fused_lane. `kept`
- * are the queries in registers, if KEEPS is true. */
+/* Computes the scores s [BANDS, 16, FUSED_KEYS] = q k^T of the warp. q and `keys` are results of
+ * fused_lane. kept: the queries in registers, used if KEEPS is true. */
 template <class T, int DIM, int BANDS, int KEPT>
 static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FUSED_KEYS / 8],
                                                     const osh_cu_frag_a (&kept)[KEPT][BANDS],
@@ -156,7 +163,7 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
         if (!fused_plan<DIM, BANDS>::KEEPS) fused_queries<T, DIM>(a, shared, q, d);
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 16; j++) {
-            uint32_t b[4]; // b[0], b[2]: 8 keys; b[1], b[3]: the next 8
+            uint32_t b[4]; // b[0], b[2]: operand B for 8 keys; b[1], b[3]: for the next 8 keys
             osh_cu_ldmatrix<false>(b, shared + fused_step<DIM>(keys, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -169,8 +176,8 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* Sets s to -inf where the query does not see the key. `key` and `query` are the first ones of the
- * tile and the band. */
+/* Sets s to -inf where the query does not see the key. key: position of the first key of the tile;
+ * query: position of the first query of the band. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
                                                   int query, int window)
 {
@@ -184,7 +191,8 @@ static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS 
         }
 }
 
-/* Computes P, the probabilities p of a band as operand A, and updates b, l and o. Overwrites s. */
+/* Computes the probabilities of a band as operand P (rounded to T), and updates b, l and o of the
+ * band. Overwrites s. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KEYS / 16],
                                                      fused_state<DIM, BANDS> &w, int band,
@@ -196,11 +204,12 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // maximum over the four lanes of
-                                                                // the query
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // takes the maximum over the four
+                                                                // lanes that hold scores of the
+                                                                // query
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
-        float from = b == -INFINITY ? 0 : b; // -INFINITY: the query has seen no key yet
+        float from = b == -INFINITY ? 0 : b; // b is -INFINITY as long as the query has seen no key
         float shrink = osh_cu_exp2(w.b[band][half] - from);
         w.b[band][half] = b;
 #pragma unroll
@@ -223,7 +232,7 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
     }
 }
 
-/* o [BANDS, 16, DIM] += P v. */
+/* Adds P v to o [BANDS, 16, DIM]. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void
 fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_KEYS / 16],
@@ -233,7 +242,8 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
     for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            uint32_t b[4]; // b[0], b[1]: 8 columns; b[2], b[3]: the next 8
+            uint32_t b[4]; // b[0], b[1]: operand B for 8 columns; b[2], b[3]: for the next 8
+                           // columns
             osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -243,7 +253,7 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
         }
 }
 
-/* Writes the first n rows of o / l to y. */
+/* Writes the first n rows of o / l, rounded to T, to y. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width,
                                                    int head_dim, int n)
@@ -266,12 +276,13 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
     }
 }
 
-/* The part of a launch that a block computes. */
+/* The part of a launch that one block computes. */
 typedef struct fused_place {
-    int block, end;     // the block has queries [block, end) of the sample; they see keys below
-                        // `end`
-    int q_width, width; // elements of a row of the queries and of the keys
-    int64_t q, k;       // element of the head in the first query of the block; in the first key
+    int block, end;     // the block computes queries [block, end) of the sample; the queries see
+                        // keys below `end`
+    int q_width, width; // elements of a row: q_width of q and y, width of k and v
+    int64_t q, k;       // index of the head's first element in the block's first query, and in the
+                        // sample's first key
 } fused_place;
 
 static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
@@ -279,7 +290,8 @@ static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
 {
     int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles,
         tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
-    int sample = 0; // blocks of the last tiles of a sample start first: they have the most keys
+    int sample = 0; // the last queries of a sample are computed first, because they see the most
+                    // keys
     while (tile >= of.tile[sample + 1]) sample++;
     fused_place at;
     at.block = (tile - of.tile[sample]) * FUSED_QUERIES,
@@ -296,15 +308,16 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
 {
     typedef fused_plan<DIM, BANDS> plan;
-    /* ROWS is the number of rows of a warp. */
+    /* ROWS: queries of a warp. */
     const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS;
     OSH_DYNAMIC_SHARED(T, shared);
     const fused_place at = fused_find(p, of);
-    /* The warp has queries [first, last]. */
+    /* first, last: first and last query of the warp, as positions in the sample. */
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int keys = plan::RING, values = keys + plan::HALF; // positions of the halves in use
+    int keys = plan::RING, values = keys + plan::HALF; // begin of the slots of the ring that
+                                                       // contain the current keys and values
     int64_t at_k = at.k + (int64_t)key * at.width;
 
     fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim,
@@ -331,13 +344,14 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        /* `spare` is the position of the third half. */
+        /* spare: begin of the third slot of the ring. */
         int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        __syncthreads(); // now the keys have arrived, and no thread reads the previous values
+        __syncthreads(); // after this barrier the keys have arrived, and no thread reads the
+                         // previous values
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
                                                      at.end - next);
@@ -354,7 +368,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             }
         }
         osh_cu_async_wait<1>();
-        __syncthreads(); // now the values have arrived, and no thread reads the keys
+        __syncthreads(); // after this barrier the values have arrived, and no thread reads the keys
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim,
                                                      at.end - next);
@@ -387,8 +401,8 @@ done:
     return rc;
 }
 
-/* Launches warps with two bands if two such blocks fit in a multiprocessor, and else warps with
- * one. The driver uses 1 KiB of shared memory for each block. */
+/* Launches warps with two bands if two such blocks fit in a multiprocessor, else warps with one
+ * band. The driver uses 1 KiB of shared memory for each block. */
 template <class T, int DIM>
 static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
                               const fused_samples &of)
@@ -408,7 +422,7 @@ static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape 
     return fused_bands<T, FUSED_MAX_DIM>(cx, a, p, of);
 }
 
-/* Runs all samples, FUSED_SAMPLES in each launch. */
+/* Runs all samples of the batch, FUSED_SAMPLES in each launch. */
 static osh_status fused_run(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;

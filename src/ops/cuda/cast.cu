@@ -1,4 +1,5 @@
-/* cast.cu - converts a GPU array to another dtype, as from_pretrained does on loading. */
+/* cast.cu - converts a GPU array to another dtype, as transformers' from_pretrained does on
+ * loading. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 

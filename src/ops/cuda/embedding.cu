@@ -2,9 +2,9 @@
  *
  *   in[0] ids I32 [N], on the device or in host memory     in[1] w [V, D]     out y [N, D]
  *
- * A row is copied bit for bit if w has the dtype of y, and rounded to it if not. Ids in host memory
- * are checked before the launch. A bad id in device memory gives a row of NaN, which the search for
- * non-finite values finds. */
+ * A row is copied bit for bit if w has the dtype of y; if not, the row is rounded to the dtype of
+ * y. Ids in host memory are checked before the launch. A wrong id in GPU memory gives a row of NaN,
+ * which the search for non-finite values finds. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
@@ -16,12 +16,12 @@ template <class T, class S> static __device__ inline void embedding_put(T *to, S
 }
 
 template <class S> struct table {
-    const S *w; // [V, D]
+    const S *w; // view: the table [V, D]
     int64_t V, D;
-    bool packed; // S is T, and rows can be read by packs
+    bool packed; // true: S is T, and rows can be read by packs (pack.cuh)
 };
 
-/* y: [N, D]. ids: [N]. */
+/* Copies row ids[n] of the table to row n of y [N, D]. */
 template <class T, class S>
 static __global__ void gather_kernel(T *y, const int32_t *ids, int64_t N, table<S> from_rows)
 {
@@ -62,7 +62,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = y->device;
     int64_t N = osh_rows(ids), V = w->shape[0], D = w->shape[1];
     bool packed = w->dtype == y->dtype && osh_cu_packed(w, D) && osh_cu_packed(y, D);
-    osh_tensor *copy = NULL; // own: copy of the ids on the device
+    osh_tensor *copy = NULL; // own: copy of the ids in GPU memory
 
     if (!N || !D) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, w->dtype));

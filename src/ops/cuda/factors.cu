@@ -1,36 +1,39 @@
-/* factors.cu - computes the factors of gptq_factor.cu for many small Hessians of one width at a
- * time: A = L L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
+/* factors.cu - computes the factor U of gptq_factor.c for many small Hessians of one width at a
+ * time. A is H in solving order with rows and columns reversed, A = L L^T, X = L^-1. U is X with
+ * rows and columns reversed.
  *
- * It computes in scratch, which has an [n, n] for each matrix with zeros above the diagonal, in
- * blocks of SIDE columns:
+ * A, L and X are in scratch: one [n, n] for each Hessian, with zeros above the diagonal. The
+ * kernels work on blocks of SIDE columns:
  *
- *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  a product
+ *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  product
  *   | L10 D1      |                         D_j   = L_jj^-1       one thread block per matrix
  *   | L20 L21 D2  |                         L_ij  = A_ij D_j^T    one thread block per 64 rows
- *                     then row by row       X_i   = - D_i (L_i X) two products, columns before i
+ *                     then row by row       X_i   = - D_i (L_i X) two products
  *
- * Each launch and product computes all matrices. A product has the algorithm of a single matrix and
- * a sum is never split: U depends only on its H and the GPU. 768 columns take 59 launches for any
- * number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes the
- * square of X.
+ * Each launch and each product computes all matrices. A product uses the algorithm for a single
+ * matrix, and no sum is split, so U depends only on H and the GPU. 768 columns take 59 launches for
+ * any number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes
+ * whole squares of X.
  *
- * U is written to H after all of X was found finite. If X does not exist, H is unchanged. */
+ * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
+ * unchanged. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
-typedef struct matrices { // all matrices of a launch
-    float *a;            // [matrices, n, ld]
-    float *left;         // [matrices, SIDE, ld]: product L X for the current block row
-    float *const *h;     // [matrices] pointers to [n, n]
-    const int32_t *perm; // [matrices, n] solving order -> column; NULL: column order
-    const float *diag;   // [matrices, n] diagonal in solving order; NULL: that of H
-    int *failed;         // [matrices]
+typedef struct matrices { // all matrices of a launch, in GPU memory
+    float *a;            // scratch: [matrices, n, ld] A, then L, then X
+    float *left;         // scratch: [matrices, SIDE, ld] product L X for the current block row
+    float *const *h;     // [matrices] pointers to the Hessians [n, n]
+    const int32_t *perm; // [matrices, n] column at each position of the solving order; NULL:
+                         // position j is column j
+    const float *diag;   // [matrices, n] diagonals in solving order; NULL: the diagonals of h
+    int *failed;         // [matrices] 1: the matrix is not positive definite
     int64_t n, ld;
 } matrices;
 
-/* Sets a to H in solving order, flipped. */
+/* Sets a to A: H in solving order, with rows and columns reversed. */
 static __global__ void gather_lower(matrices x)
 {
     int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x,
@@ -38,7 +41,7 @@ static __global__ void gather_lower(matrices x)
     if (j >= x.ld) return;
     float v = 0;
     if (j <= i) {
-        int64_t row = n - 1 - j, col = n - 1 - i; // position before the flip
+        int64_t row = n - 1 - j, col = n - 1 - i; // position in solving order
         const int32_t *perm = x.perm ? x.perm + b * n : NULL;
         int64_t p = perm ? perm[row] : row, q = perm ? perm[col] : col;
         v = i == j && x.diag ? x.diag[b * n + row] : x.h[b][p > q ? p * n + q : q * n + p];
@@ -46,23 +49,26 @@ static __global__ void gather_lower(matrices x)
     x.a[(b * n + i) * x.ld + j] = v;
 }
 
-/* Computes D of the diagonal block at `at`. Step k computes column k of L. It updates the columns
- * after k and the rows of X. X begins as the identity and is stored over the columns before k. */
+/* Replaces the diagonal block at `at` by D, the inverse of the Cholesky factor of the block. Step k
+ * computes column k of L, updates the columns after k, and updates the rows of X. X begins as the
+ * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, later column k of L
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, and for columns after k the
+                                                   // column k of L
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // all threads of the block return
+    if (x.failed[b]) return; // the condition has the same value in all threads of the block
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // true for all threads of the block
+        if (!(pivot > 0) || !isfinite(pivot)) { // the condition has the same value in all threads
+                                                // of the block
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -82,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
 }
 
 /* Computes L_ij = A_ij D_j^T for SIDE rows of the block column at `at`. A thread computes PART x
- * PART elements at distances of 16. */
+ * PART elements, which are 16 rows or columns apart. */
 static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int64_t at)
 {
     __shared__ float d[SIDE][SIDE + 1], rows[SIDE][SIDE + 1];
@@ -93,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // all threads of the block return
+    if (x.failed[b]) return; // the condition has the same value in all threads of the block
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;
@@ -118,7 +124,7 @@ static __global__ void factors_find_nonfinite(matrices x)
     if (j <= i && !isfinite(x.a[(b * x.n + i) * x.ld + j])) atomicExch(&x.failed[b], 1);
 }
 
-/* Sets H to U, with zeros below the diagonal. */
+/* Overwrites H by U, with zeros below the diagonal. */
 static __global__ void store_upper(matrices x)
 {
     int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x,
@@ -128,12 +134,12 @@ static __global__ void store_upper(matrices x)
 }
 
 /* ---- host ---- */
-typedef struct corner { // a submatrix of each matrix of a launch
-    float *at;          // view: first element
-    int64_t ld, stride; // ld: elements from row to row; stride: from matrix to matrix
+typedef struct corner { // one submatrix of each matrix of a launch
+    float *at;          // view: first element of the submatrix in the first matrix
+    int64_t ld, stride; // elements from row to row (ld) and from matrix to matrix (stride)
 } corner;
 
-/* c [m, n] = alpha a b + beta c. turned: b is transposed. */
+/* A product c [m, n] = alpha a b + beta c for each matrix. turned: b is transposed. */
 typedef struct product {
     corner c, a, b;
     int64_t m, n, k;
@@ -202,7 +208,8 @@ done:
     return rc;
 }
 
-/* Copies the lists of x to the arrays in the block at `base`, and clears `failed`. */
+/* Copies the lists of x to the arrays in the block of GPU memory at `base`, and sets `failed` to
+ * 0. */
 static osh_status factors_put_lists(osh_ctx *cx, osh_device *d, char *base, const size_t *at,
                                     const osh_gptq_hessians *x)
 {

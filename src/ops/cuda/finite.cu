@@ -1,14 +1,14 @@
 /* finite.cu - finds the first non-finite element, the smallest and the largest element of a tensor.
  *
- * Threads combine their results by atomic integer minima and maxima, which do not depend on the
- * order. The bits of non-negative floats, as signed integers, have the order of the floats. The
- * bits of negative floats, as unsigned integers, have the reverse order. So atomics of both kinds
- * work on floats. */
+ * Threads combine their results by atomic minima and maxima of integers, whose result does not
+ * depend on the order. The bits of floats are compared as integers: as signed integers,
+ * non-negative floats have the order of the floats; as unsigned integers, negative floats have the
+ * reverse order. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
 
-/* x: [n]. */
+/* Lowers *first to base + the index of the first NaN or infinity of x [n]. */
 template <class T>
 static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs,
                                      long long base)
@@ -75,7 +75,7 @@ static __device__ inline void minmax_raise(float *p, float x)
     else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
-/* x: [n]. */
+/* Lowers *to_low to the smallest and raises *to_high to the largest element of x [n]. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
                                      int64_t n_packs)
@@ -83,7 +83,8 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
             me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float high = -INFINITY, low = -INFINITY; // maxima of x and of -x; fmaxf ignores NaN
+    float high = -INFINITY, low = -INFINITY; // maxima of x and of -x over this thread's elements;
+                                             // fmaxf ignores NaN
 
     for (int64_t i = me; i < n_packs; i += step) {
         osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);

@@ -1,5 +1,5 @@
-/* glu.cu - computes glu. act(gate) is f32, rounded to the dtype of gate, multiplied by up and
- * rounded again. The clamped form (glu.c) is f32 and rounded once.
+/* glu.cu - computes glu. act(gate) is computed in f32, rounded to the dtype of gate, multiplied by
+ * up and rounded again. The form with a limit (glu.c) is computed in f32 and rounded once.
  *
  *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]     y may be gate or up */
 #include "ops/cuda/act.cuh"
@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* Computes only the rows of `rows`, D elements each. */
+/* Computes glu only for the rows of `rows`. A row has D elements. */
 template <class T, class F>
 static __global__ void glu_rows(T *out, const T *x, const T *y, osh_op_rows rows, int64_t D, F f)
 {

@@ -1,28 +1,30 @@
-/* gptq_factor.cu - computes flip-Cholesky in place (ops/gptq_factor.c): it flips H, computes the
- * inverse of its Cholesky factor (triangle.cu), and turns it by 180 degrees. factors.cu computes
- * Hessians of few columns.
+/* gptq_factor.cu - computes U in place of H (ops/gptq_factor.c) in three steps: reverses the order
+ * of rows and columns of H, computes the inverse of the Cholesky factor (gpu/triangle.cu), and
+ * reverses the order of its rows and columns. factors.cu computes Hessians of at most
+ * OSH_FACTORS_MOST columns.
  *
- * Elements above the diagonal are written only after the inverse was found finite, so a failure
- * leaves them unchanged. */
+ * Elements above the diagonal are written only after all elements of the inverse are found to be
+ * finite, so a failure does not change these elements. */
 #include "ops/cuda/op.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* True if (i, j) is the upper left element of its pair. */
+/* True if (i, j) is the upper left element of the pair of elements that flip_lower swaps. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;
 }
 
-/* Replaces the lower triangle of H by that of J H J: swaps element (i, j) with (n-1-j, n-1-i). The
- * block of tile (y, x) swaps the pairs whose upper left element is in the tile. It reads and writes
- * both elements along rows. */
+/* Replaces the lower triangle of H by the lower triangle of J H J (J reverses rows): swaps element
+ * (i, j) with (n-1-j, n-1-i). Each block swaps the pairs whose upper left element is in tile
+ * (blockIdx.y, blockIdx.x). Threads read and write both elements of a pair along rows. */
 static __global__ void flip_lower(float *a, int64_t n)
 {
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block return
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // the condition has the same value in all threads of
+                                             // the block
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))
@@ -36,14 +38,14 @@ static __global__ void flip_lower(float *a, int64_t n)
     }
 }
 
-/* Moves the lower triangle, turned by 180 degrees, to the upper triangle, and sets the lower one to
- * 0. Elements of the diagonal are swapped with their mirror images. */
+/* Reverses rows and columns: moves the lower triangle to the upper triangle, and sets the lower
+ * triangle to 0. Elements of the diagonal are swapped with element n - 1 - i. */
 static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // for a pair on the diagonal, the thread of the upper
-                                             // element moves both
+    if (j > i || (j == i && i >= m)) return; // the thread of the upper of two diagonal elements
+                                             // moves both
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;

@@ -1,5 +1,5 @@
-/* grid.cuh - rounds to the values of a grid (math/grid.h) and converts values and codes, in
- * kernels. */
+/* grid.cuh - device functions for a grid (math/grid.h), the values that codes can represent: they
+ * round to values of the grid, and convert values to codes and codes to values. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
 #include "ops/cuda/op.cuh"
@@ -7,8 +7,8 @@ extern "C" {
 #include "math/grid.h"
 }
 
-/* Returns the value of the grid that is nearest to x; |x| must be within the grid. Equal to
- * v8_on_grid of solver/cpu/panel.c. */
+/* Returns the value of the grid that is nearest to x. |x| must not be above the largest value. The
+ * result equals v8_on_grid of solver/cpu/panel.c. */
 __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
 {
     if (!g.digits) return rintf(x);
@@ -23,12 +23,12 @@ __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
     return __uint_as_float(__float_as_uint(r) | sign);
 }
 
-/* Returns the code of a value of the grid. */
+/* Returns the code of x, which must be a value of the grid. */
 __device__ inline int osh_cu_code(const osh_grid &g, float x)
 {
     if (!g.digits) return (int)x;
     uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu, fraction = (uint32_t)g.digits - 1;
-    /* `first` is the exponent field of the smallest value with all digits. */
+    /* first: exponent field of the smallest value with g.digits significant bits. */
     uint32_t first = (uint32_t)(127 + g.least + (int)fraction);
     float whole = __fmul_rn(__uint_as_float(a), __uint_as_float((uint32_t)(127 - g.least) << 23));
     int low =
@@ -36,20 +36,21 @@ __device__ inline int osh_cu_code(const osh_grid &g, float x)
     return (int)(u >> 31) << (g.bits - 1) | low;
 }
 
-/* Returns the value of a code. */
+/* Returns the value of the grid that `code` represents. */
 __device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
 {
     if (!g.digits) return (float)code;
     uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31,
              low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
     uint32_t fraction = (uint32_t)g.digits - 1;
-    /* `whole` is the value of a code below that exponent: a multiple of 2^least. */
+    /* whole: the value low 2^least, which is correct for the codes whose value has fewer than
+     * g.digits significant bits. */
     float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23));
     uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);
     return __uint_as_float(sign | (low < 1u << fraction ? __float_as_uint(whole) : all));
 }
 
-/* Returns (q - zero) s, rounded to T after each step. */
+/* Returns (q - zero) s, the value that code q represents. Rounds to T after each step. */
 template <class T> __device__ inline float osh_cu_value(float q, float s, float zero)
 {
     return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));

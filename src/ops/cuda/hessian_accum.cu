@@ -1,33 +1,34 @@
-/* hessian_accum.cu - computes the lower triangle of H += X^T X. Products of bf16 (f16, f32) columns
- * with f32 sums give parts, which are added to H one after the other.
+/* hessian_accum.cu - computes the lower triangle of H += X^T X. Products of chunks of tokens, with
+ * f32 sums, give parts, which are added to H one after the other.
  *
  *               columns of H                  tokens of a batch
  *   1024 rows   | a |                         | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
  *   1024 rows   | b   b |                     |    a batch of products    |  1  |       1        |
  *   1024 rows   | c   c | d |                       H + part + part + part + part + part + part
  *
- * A piece (a, b, c, d) has up to ROWS rows and PIECE elements: 2048 columns, or more if the last
- * rows are fewer than ROWS. The product includes elements above the diagonal; they are not added to
- * H.
+ * H is computed in pieces (a, b, c, d). A piece has up to ROWS rows and up to OSH_HESSIAN_PIECE
+ * elements: 2048 columns, or more if the last rows are fewer than ROWS. The product of a piece
+ * includes elements above the diagonal; these elements are not added to H.
  *
- * A tensor core truncates its sum after every few products. This loses half a unit in the last
- * place each time, always towards zero: up to 6e-5 of a sum of 16,384 squares. The damping of
- * 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each other
- * would make H indefinite. Therefore a part sums at most TOKENS tokens, and the parts are added to
- * H in f32, in the order of the tokens. Calls of whole multiples of TOKENS give the same bytes as
- * one call. If a batch is not a multiple of TOKENS, its rest is split into a multiple of 256 tokens
- * and a remainder that is padded with zeros to 256. So a piece has 16 shapes of products, not one
- * for each batch.
+ * A tensor core truncates its sum after every few products. Each truncation loses half a unit in
+ * the last place on average, always towards zero: up to 6e-5 of a sum of 16,384 squares. The
+ * damping of 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each
+ * other would make H indefinite. Therefore a part sums at most TOKENS tokens, and the parts are
+ * added to H in f32, in the order of the tokens. Several calls with multiples of TOKENS tokens give
+ * the same bytes as one call. If a batch is not a multiple of TOKENS, the rest is split into a
+ * multiple of 256 tokens and a remainder that is padded with zeros to 256 tokens. So a piece needs
+ * products of only 16 shapes, not one shape for each batch.
  *
- * Pieces and algorithms depend only on I. Each batch on a GPU but the last has 16,384 tokens
- * (osh_batch_end_on_device), which are PARTS chunks. So the algorithm for any number of chunks is
- * that of a batch of PARTS.
+ * Pieces and algorithms depend only on I, the columns of H. Each batch on a GPU except the last has
+ * 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So products of any
+ * number of chunks use the algorithm for a batch of PARTS chunks.
  *
- * The sizes: PARTS chunks of 1024 x 1024 are 128 tiles of 128 x 256, one wave on 132
- * multiprocessors, like one chunk of 2048 x 2048. Smaller pieces compute less of the square. For
- * 16,384 tokens the table shows waves / computed share of the square:
+ * Reason for the sizes: products of PARTS chunks for 1024 x 1024 elements are 128 tiles of 128 x
+ * 256, one wave on 132 multiprocessors, like one chunk for 2048 x 2048 elements. With smaller
+ * pieces a smaller part of the square H is computed. For 16,384 tokens the table compares four ways
+ * to cut H, as waves / computed share of the square:
  *
- *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       here
+ *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       pieces
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
  *    2,048           4 / 1.00                         8 / 0.75           12 / 0.63     3 / 0.75
  *    4,096          12 / 0.75                        12 / 0.63           16 / 0.56    10 / 0.63
@@ -36,9 +37,9 @@
  *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
  *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
  *
- * (halved: the squares of 2048 x 2048 on the diagonal are halved, squares of one size are a batch,
- * and each chunk is added to H directly). H is read and written once for PARTS chunks. The parts
- * (at most 32 MiB) fit in an L2 cache of 50 MB. */
+ * (halved: the squares of 2048 x 2048 on the diagonal are halved until they have that side, squares
+ * of one size are a batch, and each chunk is added to H directly). With pieces, H is read and
+ * written once for PARTS chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -46,25 +47,25 @@ enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIA
        PARTS = OSH_HESSIAN_PARTS };
 enum { THREADS = 256 };
 
-typedef struct piece { // rows [row, row + m), columns [col, col + n) of H
+typedef struct piece { // rows [row, row + m) and columns [col, col + n) of H
     int64_t row, col, m, n;
 } piece;
 
 typedef struct job {
     osh_device *d;
-    float *h, *parts;      // h: [I, I]; parts: [up to PARTS, m, n] of the current piece
-    int64_t I, most, used; // most: parts that fit in `parts`; used: parts that are not yet added to
-                           // H
+    float *h, *parts;      // h: view, [I, I]; parts: own, [up to PARTS, m, n] for the current piece
+    int64_t I, most, used; // most: number of parts that fit in `parts`; used: number of parts not
+                           // yet added to H
     osh_dtype dt;
 } job;
 
-typedef struct tokens { // n_chunks chunks, each of n consecutive rows of x
+typedef struct tokens { // tokens of x: n_chunks chunks, each of n consecutive rows
     char *x; // view: [n_chunks, n, I]
     int64_t n, n_chunks;
 } tokens;
 
-/* Adds the parts to H one after the other, but not above the diagonal. A block adds to THREADS
- * columns of a row. */
+/* Adds n_parts parts [m, n] of piece p to H one after the other, without the elements above the
+ * diagonal. A block adds THREADS columns of a row. */
 static __global__ void hessian_add_parts(float *h, const float *parts, int n_parts, int64_t I,
                                          piece p)
 {
@@ -92,7 +93,8 @@ done:
     return rc;
 }
 
-/* Computes the parts of one piece for the tokens. Adds them to H when `parts` is full. */
+/* Computes the parts of one piece for the tokens t. Adds all parts to H whenever `parts` is
+ * full. */
 static osh_status hessian_multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
 {
     osh_status rc = OSH_OK;
@@ -112,7 +114,7 @@ done:
     return rc;
 }
 
-/* Computes all pieces, each for all n groups of tokens. */
+/* Computes all pieces of H, each for all n entries of t. */
 static osh_status hessian_add_pieces(osh_ctx *cx, job *j, const tokens *t, int n)
 {
     osh_status rc = OSH_OK;
@@ -128,8 +130,8 @@ done:
     return rc;
 }
 
-/* Copies the last n < GRAIN rows of x to *out (own) and pads them with rows of zeros. `row` is the
- * size of a row in bytes. */
+/* Sets *out (own) to a copy of the last n < GRAIN rows of x, padded with rows of zeros to GRAIN
+ * rows. row: bytes of a row. */
 static osh_status hessian_fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x,
                                      int64_t n, size_t row)
 {
@@ -149,9 +151,9 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     osh_device *d = a->out[0]->device;
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
-    /* own: parts. */
+    /* j.parts: own. */
     job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
-    char *grain = NULL; // own: [GRAIN, I]
+    char *grain = NULL; // own: [GRAIN, I] the last tokens, padded
     tokens t[3];
     int n = 0;
 

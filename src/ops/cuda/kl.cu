@@ -1,24 +1,25 @@
-/* kl.cu - computes kl: compares the logits of two models for the same rows, block by block of the
- * vocabulary.
+/* kl.cu - computes kl: compares the logits of two models for the same rows, for one block of the
+ * vocabulary after the other.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]     out[1] same F32 [N]
  *
- * The logits are r of the reference and x of the model; p = softmax(r):
+ * r: logits of the reference model; x: logits of the model; p = softmax(r):
  *
  *   KL = sum_v p_v (r_v - x_v) - lse(r) + lse(x)
  *
- * For each row a block of the vocabulary updates the largest logit, its first index and the sum of
- * both models, and the sum of e^(r - max) (r - x). */
+ * Each block of the vocabulary updates the state of each row: for both models the largest logit,
+ * its first index and the sum of e^(logit - max); and the sum of e^(r - max) (r - x). N tokens of
+ * the batch. */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct kl_state { // state of one row
+typedef struct kl_state { // state of one row between blocks of the vocabulary
     osh_vocab_sum x, r;
     double diff;
 } kl_state;
 
-/* Returns the index of the first element of row [cols] that equals max. Returns 0 if there is none:
- * then all elements are NaN. */
+/* Returns the index of the first element of row [cols] that equals max. Returns 0 if no element
+ * equals max, because then all elements are NaN. */
 template <class T>
 static __device__ inline int32_t kl_first_equal(const T *row, int cols, float max, float *shared)
 {
@@ -29,7 +30,8 @@ static __device__ inline int32_t kl_first_equal(const T *row, int cols, float ma
     return first < cols ? first : 0;
 }
 
-/* x, r: [rows, OSH_VOCAB_COLS]. state, kl, same: [rows]. */
+/* Updates the states of the rows for one block of logits x and r [rows, OSH_VOCAB_COLS]. After the
+ * last block, writes kl [rows] and same [rows]. */
 template <class T, class R>
 static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const T *x, const R *r,
                                  osh_vocab_block b)
@@ -70,7 +72,7 @@ static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const 
 typedef struct kl_job {
     const osh_op_args *a;
     osh_vocab_side x, r;
-    kl_state *state; // own: [OSH_VOCAB_ROWS]
+    kl_state *state; // own: [OSH_VOCAB_ROWS] or fewer, one for each row of a batch
 } kl_job;
 
 static osh_status kl_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

@@ -1,12 +1,13 @@
 /* layer_norm.cu - computes layer_norm. A block computes a row. Sums are f32: each thread adds its
- * elements, then the team adds the sums of its threads (pack.cuh).
+ * elements, then the block adds the sums of its threads (pack.cuh). N tokens of the batch, D
+ * elements per token.
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Returns a stored weight, rounded to the compute dtype T. */
+/* Returns element i of a stored weight, rounded to the compute dtype T. */
 template <class T>
 static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored, int64_t i)
 {
@@ -19,11 +20,11 @@ static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored
 }
 
 typedef struct layer_norm_weights {
-    const void *w, *b; // [D]; b NULL: no bias
+    const void *w, *b; // views: [D]; b NULL: no bias
     osh_dtype w_dtype, b_dtype;
 } layer_norm_weights;
 
-/* x, y: [N, D]. */
+/* Normalizes the rows of x [N, D] to y [N, D]. */
 template <class T>
 static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p, int64_t N,
                                          int64_t D, float eps)

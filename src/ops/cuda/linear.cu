@@ -1,10 +1,11 @@
 /* linear.cu - computes y = x W^T + b: a product of cuBLASLt, with two special cases.
  *
- *   w has another dtype than x    rows of W are cast to that of x, one panel at a time
- *   there is a bias               the sums of a panel stay f32; b is added before the only rounding
+ *   w has another dtype than x    rows of W are cast to the dtype of x, one panel at a time
+ *   there is a bias               the sums of a panel are f32; b is added before the only rounding
  *
- * A panel has at most 2^23 elements, independent of the free bytes of the arena. If the caller
- * wants only some rows, routed.cu computes them; if it cannot, all rows are computed. */
+ * A panel is a number of rows with at most 2^23 elements together, independent of the free bytes of
+ * the arena. If the caller needs only some rows of y, routed.cu computes them; if routed.cu does
+ * not support the arguments, all rows are computed. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
@@ -28,8 +29,8 @@ static unsigned bias_grid(int64_t n)
     return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16);
 }
 
-/* Computes columns [first, first + n) of y. w has the same rows of W. sums: scratch, or NULL if
- * there is no bias. */
+/* Computes columns [first, first + n) of y. w: rows [first, first + n) of W, in the dtype of x.
+ * sums: scratch, or NULL if there is no bias. */
 static osh_status linear_columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums,
                                  int64_t first, int64_t n)
 {
@@ -65,8 +66,8 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
     int64_t step = other ? osh_linear_panel_rows(O, I) : O;
-    void *copy = NULL;  // own: [step, I] in the dtype of x; NULL: w already has it
-    float *sums = NULL; // own: [panel, step]; NULL: no bias
+    void *copy = NULL;  // own: [step, I] rows of W in the dtype of x; NULL: W has that dtype
+    float *sums = NULL; // own: [rows of a panel, step]; NULL: no bias
 
     if (!N || (a->rows && !a->rows->n)) return OSH_OK;
     if (osh_cuda_linear_takes_rows(a)) return osh_cuda_linear_rows(cx, a);

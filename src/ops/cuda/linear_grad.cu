@@ -3,9 +3,10 @@
  *
  *   dx += dy W     dw += dy^T x     db += sum over rows of dy
  *
- * W and x are widened to f32, one panel of rows at a time. A panel has at most 2^23 elements,
- * independent of the free bytes of the arena; panels are added in order. If the caller allows rough
- * gradients of BF16 tensors, dy is rounded to BF16 instead, and tensor cores multiply. */
+ * W and x are converted to f32, one panel of rows at a time. A panel has at most 2^23 elements,
+ * independent of the free bytes of the arena. Panels are added in order. If the caller sets
+ * a->rough and the tensors are BF16, dy is rounded to BF16 instead, and tensor cores multiply. N
+ * tokens of the batch, I and O in and out features. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -13,12 +14,13 @@ typedef struct linear_back {
     const osh_grad_args *a;
     osh_device *d;
     int64_t N, I, O;
-    void *room; // own: a panel, the rounded dy, or sums
+    void *room; // own: scratch for a panel, for the rounded dy, or for sums
 } linear_back;
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* Adds dy [N, n] W [n, I] to dx, for n columns of dy from `first` on. w has the same rows of W. */
+/* Adds dy W to dx for the columns [first, first + n) of dy [N, O]. w: rows [first, first + n) of W
+ * [O, I], of dtype dt. */
 static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *w, osh_dtype dt)
 {
@@ -28,7 +30,8 @@ static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->N, j->I, n, 1, 1, 1});
 }
 
-/* Adds dy^T [O, n] x [n, I] to dw, for n rows from `first` on. x has only these rows. */
+/* Adds dy^T x to dw for the rows [first, first + n) of dy and x. x: only these rows [n, I], of
+ * dtype dt. */
 static osh_status linear_back_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *x, osh_dtype dt)
 {

@@ -1,11 +1,12 @@
 /* map.cu - computes scale, act, slice and join: each element of the output depends on one element
  * of an input.
  *
- *   scale         by x
+ *   scale         `by` times x
  *   act           max(x, 0), its square, or a function of act.cuh
- *   slice, join   copies of columns
+ *   slice, join   copies columns
  *
- * Results are f32 and rounded once. x [N, W], y [N, S]; y of scale and act may be x. */
+ * Results are computed in f32 and rounded once. x [N, W], y [N, S]: N tokens, W and S columns. y of
+ * scale and act may be the same tensor as x. */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -24,7 +25,7 @@ struct osh_cu_relu_fn {
         return square ? __fmul_rn(y, y) : y;
     }
 };
-/* y, x: [n]. */
+/* Writes y[i] = f(x[i]) for n elements. */
 template <class T, class F> static __global__ void map_kernel(T *y, const T *x, int64_t n, F f)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
@@ -67,7 +68,7 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     return map_run(cx, a, osh_cu_silu());
 }
 
-/* y: [N, S]. x: [N, W]. */
+/* Copies columns of x [N, W] to y [N, S] (ops/slice.c). n: elements of y. */
 template <class T>
 static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S,
                                     osh_slice_attr at)
@@ -98,10 +99,10 @@ done:
     return rc;
 }
 
-/* n: elements of the output; A: of a row of x; B: of a row of y. */
+/* n: elements of the output; A: elements of a row of x; B: elements of a row of y. */
 typedef struct join_sizes { int64_t n, A, B; } join_sizes;
 
-/* to: [N, O]. x: [N, A]. y: [N, B]. */
+/* Joins the rows of x [N, A] and y [N, B] head by head to rows of `to` (ops/join.c). */
 template <class T>
 static __global__ void join_kernel(T *to, const T *x, const T *y, join_sizes s, osh_join_attr at)
 {

@@ -1,9 +1,10 @@
 /* merge.cu - merges two states of a statistic (merge.c): out[0] += out[1], and out[1] = 0. */
 #include "ops/cuda/pack.cuh"
 
-enum { THREADS = 256, MOST_ROWS = 32768 }; // MOST_ROWS: most blocks of a grid in y
+enum { THREADS = 256, MOST_ROWS = 32768 }; // MOST_ROWS: largest number of blocks of a grid in y
 
-/* to, from: [n, n]. Only the lower triangle is read and written. */
+/* Adds the lower triangle of from [n, n] to the lower triangle of `to`, and sets it to 0 in
+ * `from`. */
 static __global__ void merge_lower_kernel(float *to, float *from, int64_t n)
 {
     int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -27,7 +28,7 @@ done:
     return rc;
 }
 
-/* to, from: [n]. */
+/* Adds from [n] to `to`, and sets `from` to 0. */
 static __global__ void merge_sums_kernel(float *to, float *from, int64_t n)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;

@@ -1,18 +1,19 @@
-/* mixture.cu - runs the experts of a mixture on the rows that are routed to them. A round computes
- * consecutive experts, as many as have together at most as many rows as the batch has tokens, but
- * at least one:
+/* mixture.cu - runs the experts of a mixture, each on the rows (tokens) that are routed to the
+ * expert. The experts are computed in rounds. A round computes consecutive experts whose rows are
+ * together at most N, the tokens of the batch; it computes at least one expert:
  *
  *   x [N, D] ─ gather ─► f [rows, F] = act(x Wg^T) (x Wu^T) ─► y [rows, D] = f Wd^T ─► out [N, D]
  *
- * A round has three launches (routed.cuh, and mixture_combine below). Experts computed one by one
- * would have five launches each, and most of a GPU would be idle. 16,384 tokens with 8 of 128
- * experts each are 8 rounds of about 16 experts: 136 tiles of rows by 12 tiles of columns, and by
- * 16.
+ * A round has three launches: two products (routed.cuh), then mixture_combine. Experts computed one
+ * by one would have five launches each, and most of a GPU would be idle. 16,384 tokens with 8 of
+ * 128 experts each are 8 rounds of about 16 experts. Each round then has 136 tiles of rows by 12
+ * tiles of columns in the first product, and by 16 in the second. D: hidden_size, F:
+ * intermediate_size.
  *
- * mixture_combine: out = sum + round(y weight), rounded, for the experts of a token in order, as op
- * moe_combine computes it expert by expert. The first round begins with sum, later rounds with out.
- * A warp computes a token. It finds the row of y of an expert by bisection in the list of rows of
- * the expert. */
+ * mixture_combine computes out = sum + round(y weight), rounded, for the experts of a token in
+ * order, with the same results as the op moe_combine. The first round adds to `sum`, later rounds
+ * to `out`. A warp computes a token, and finds the token's row of y by bisection in each expert's
+ * list of rows. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
@@ -27,7 +28,7 @@ typedef struct combine_sizes {
     bool plain;
 } combine_sizes;
 
-/* Returns the index of `token` in rows [n], which contains it. */
+/* Returns the index of `token` in the ascending list rows [n], which contains `token`. */
 static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int64_t token)
 {
     int lo = 0;
@@ -39,8 +40,9 @@ static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int6
     return lo;
 }
 
-/* Adds the outputs of the experts of `parts` to out [N, D]. sum [N, D], y [rows, D], route [N, E];
- * `out` may be `sum`. */
+/* Adds the outputs y [rows, D] of the experts of a round to sum [N, D], and writes the result to
+ * out. parts: the experts of the round; route [N, E]: the router's weights. `out` may be the same
+ * tensor as `sum`. */
 template <class T>
 static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
                                        const routed_part *parts, combine_sizes z)
@@ -50,7 +52,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // all threads of the warp return
+    if (token >= z.N) return; // the condition has the same value in all threads of the warp
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;
@@ -78,21 +80,24 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
             }
             osh_cu_pack_store(out + token * z.D + i, s);
         }
-        __syncwarp(); // no thread reads row and weight any more
+        __syncwarp(); // after this barrier no thread reads `row` and `weight`, which the next
+                      // iteration overwrites
     }
 }
 
 /* ---- host ---- */
 typedef struct mixture {
-    const osh_cuda_mixture *m; // view
+    const osh_cuda_mixture *m; // view: arguments of the call
     osh_device *d;
     int64_t N, D, F;
     char *room;           // own: block of the arena
-    void *f, *y;          // views: [N, F], [N, D] in `room`
-    routed_part *on_card; // view: in `room`: gate and up [n_experts], then down [n_experts]
-    routed_tile *tiles_on_card; // view: in `room`
-    routed_part *parts;   // own: copy of on_card on the host
-    routed_tile *tiles;   // own: tiles of all rounds, in order
+    void *f, *y;          // views in `room`: f [N, F] activations; y [N, D] outputs of the experts
+                          // of a round
+    routed_part *on_card; // view in `room`: parts of all experts: gate and up [n_experts], then
+                          // down [n_experts]
+    routed_tile *tiles_on_card; // view in `room`: copy of `tiles` in GPU memory
+    routed_part *parts;   // own: the list on_card in host memory
+    routed_tile *tiles;   // own: tiles of all rounds, in the order of the rounds
     int64_t n_tiles;
 } mixture;
 
@@ -107,7 +112,8 @@ static int mixture_round_end(const osh_cuda_mixture *m, int first, int64_t N)
     return end;
 }
 
-/* Lists the parts and tiles of all rounds. The rows of each round begin at 0. */
+/* Lists the parts and tiles of all rounds in host memory. The rows of f and y of each round begin
+ * at 0. */
 static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
-/* mma.cuh - has one function for each instruction of tensor cores and asynchronous copies (sm_80
- * and later). With OSH_PLAY the functions emulate them. tests/kernels/test_mma.cu tests both
- * against the definitions below.
+/* mma.cuh - one function for each instruction of tensor cores and of asynchronous copies (sm_80 and
+ * later). If OSH_PLAY is defined, the functions emulate the instructions on the host.
+ * tests/kernels/test_mma.cu tests instructions and emulation against the definitions below.
  *
  * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
  * 9, section 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g =
@@ -11,18 +11,18 @@
  *   b[0] = B[2t, 2t+1][g]      b[1] = B[2t+8, 2t+9][g]
  *   c[0], c[1] = C[g][2t, 2t+1]              c[2], c[3] = C[g+8][2t, 2t+1]
  *
- * So two adjacent D, rounded and packed, can be used as an A: the left D is a[0], a[1], the right D
- * is a[2], a[3].
+ * So two adjacent results D, rounded and packed, can be used as an operand A: the left D gives a[0]
+ * and a[1], the right D gives a[2] and a[3].
  *
  * osh_cu_ldmatrix, four 8 x 8 matrices of 16-bit elements: ldmatrix.sync.aligned.m8n8.x4.shared.b16
  * (the same chapter, "Warp-level matrix load instruction: ldmatrix"). Lane 8 m + r passes the
- * address of row r (16 bytes, a multiple of 16) of matrix m; r[m] of a lane is M[g][2t, 2t+1], or
- * with .trans M[2t, 2t+1][g].
+ * address of row r (16 bytes, a multiple of 16) of matrix m; register r[m] of a lane then contains
+ * M[g][2t, 2t+1] of matrix m, or with .trans M[2t, 2t+1][g].
  *
  * osh_cu_async_copy, 16 bytes from device to shared memory while the thread continues:
- * cp.async.cg.shared.global (section "Data Movement and Conversion Instructions: cp.async"). The
- * thread sees the bytes after a wait for their group; other threads see them after a barrier that
- * follows the wait. */
+ * cp.async.cg.shared.global (section "Data Movement and Conversion Instructions: cp.async"). A
+ * thread sees the bytes after it waits for the group of the copy (osh_cu_async_wait); other threads
+ * see the bytes after a barrier that follows the wait. */
 #ifndef OSH_MMA_CUH
 #define OSH_MMA_CUH
 #include "base/checked.h"
@@ -35,16 +35,16 @@ struct osh_cu_frag_c { float v[4]; };
 #ifdef OSH_PLAY
 typedef float osh_play_f4 __attribute__((vector_size(16)));
 
-/* Adds the products to the four sums of a lane in f32, in ascending order of k. The order inside
- * the instruction is not documented. `of` [32] has the operands of each lane of the warp as f32: a
- * [8] and b [4]. */
+/* Emulates one lane of osh_cu_mma: adds the products to the four sums c of the lane in f32, in
+ * ascending order of k. (The order in a tensor core is not documented.) of [32]: the operands of
+ * each lane of the warp as f32, a [8] and b [4]. */
 OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of,
                                                       int lane)
 {
     int g = lane / 4, t = lane % 4;
     osh_play_f4 products[16], sums;
-    for (int i = 0; i < 4; i++) { // lane i of the group has k = 2i, 2i + 1, 2i + 8, 2i + 9
-        float a[8], b[2][4];      // rows g and g + 8 of A, columns 2t and 2t + 1 of B
+    for (int i = 0; i < 4; i++) { // lane i of a group of four holds k = 2i, 2i + 1, 2i + 8, 2i + 9
+        float a[8], b[2][4];      // a: rows g and g + 8 of A; b: columns 2t and 2t + 1 of B
         memcpy(a, &of[4 * g + i], sizeof a);
         for (int col = 0; col < 2; col++)
             memcpy(b[col], of[4 * (2 * t + col) + i].word + 4, sizeof b[col]);
@@ -91,7 +91,7 @@ template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const
     }
 }
 
-/* If `there` is false, writes zeros and does not read `from`. */
+/* Copies 16 bytes asynchronously. If `there` is false, writes zeros and does not read `from`. */
 static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 {
     osh_play_async_copy(to, from, 16, there ? 16 : 0);
@@ -99,15 +99,15 @@ static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 static inline void osh_cu_async_commit(void) { osh_play_async_commit(); }
 template <int LEFT> static inline void osh_cu_async_wait(void) { osh_play_async_wait(LEFT); }
 
-/* Returns threadIdx.x. Each call reads it again, so that values computed from it need no register
- * between calls. */
+/* Returns threadIdx.x. On a GPU each call reads the special register again, so that between calls
+ * no register holds a value computed from it. */
 static inline int osh_cu_thread(void) { return (int)threadIdx.x; }
 
-/* Returns 2^x, accurate within 2 units in the last place. Returns 0 if the result is below
+/* Returns 2^x with an error of at most 2 units in the last place, or 0 if the result is below
  * 2^-126. */
 static inline float osh_cu_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
-/* Returns two values, rounded to T and packed; lo is in the lower half. */
+/* Returns lo and hi, rounded to T and packed in one word; lo is in the lower half. */
 template <class T> static inline uint32_t osh_cu_two(float lo, float hi)
 {
     T a, b;

@@ -2,13 +2,14 @@
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- * out = sum + round(y * weight), rounded, if the weight of the expert for the token is not 0; if it
- * is 0, the bytes of sum. With `plain`, a weight that is not 0 counts as 1. */
+ * out = sum + round(y * weight), rounded, if the weight of the expert for the token is not 0. If
+ * the weight is 0, out has the bytes of sum. With the attribute `plain`, a weight that is not 0
+ * counts as 1. N tokens, D elements per token, E experts. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Adds y * weight to *out. */
+/* Adds y * weight to *out; rounds the product and the sum. */
 template <class T> static __device__ inline void combine_add_one(T *out, T y, float weight)
 {
     osh_cu_store(out,
@@ -20,7 +21,7 @@ typedef struct combine_sizes {
     bool packed;
 } combine_sizes;
 
-/* out, sum, y: [n, D]. route: [n, E]. */
+/* Computes out [n, D] from sum and y [n, D] and the column of the expert in route [n, E]. */
 template <class T>
 static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route,
                                       combine_sizes s, osh_moe_combine_attr by)

@@ -1,17 +1,19 @@
-/* moe_gate.cu - computes moe_gate. A warp computes a token; lane l has the experts l, l + 32, ...
+/* moe_gate.cu - computes moe_gate. A warp computes a token; lane l computes the experts l, l + 32,
+ * ...
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
  * A butterfly over the warp adds the products of the lanes to a logit. Logits, scores s and choices
- * c (moe_gate.c) are in shared memory. Everything is f32. */
+ * c (steps of moe_gate.c) are in shared memory. All values are f32. N tokens, D elements per token,
+ * E experts. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
 enum { WARPS = 4, MOST_GROUPS = OSH_MOE_MAX_EXPERTS / 2 };
 
-/* Returns the number of elements of x [n] that are larger than x[at], or equal to it with a lower
- * index. */
+/* Returns the rank of x[at] in x [n] in descending order: the number of elements that are larger,
+ * or equal with a lower index. */
 static __device__ inline int gate_rank_of(const float *x, int at, int n)
 {
     int before = 0;
@@ -19,8 +21,8 @@ static __device__ inline int gate_rank_of(const float *x, int at, int n)
     return before;
 }
 
-/* Sets choice [E] to -infinity for groups that are not kept. worth [n_group]: scratch. Both are in
- * shared memory. */
+/* Sets choice [E] to -infinity for the experts of all groups except the topk_group best. worth
+ * [n_group]: scratch. Both arrays are in shared memory. */
 static __device__ OSH_CU_APART void gate_cu_keep_groups(float *choice, float *worth,
                                                         const osh_moe_gate_attr &at, int lane)
 {
@@ -46,7 +48,8 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* x: [n, D]. w: [E, D]. bias: [E] or none. route: [n, E]. */
+/* Computes route [n, E] from x [n, D], the router's weights w [E, D] and, if it exists, bias
+ * [E]. */
 template <class T, class S>
 static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
                                    gate_sizes sizes, osh_moe_gate_attr at)

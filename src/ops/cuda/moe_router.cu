@@ -1,24 +1,25 @@
-/* moe_router.cu - computes moe_router. A warp computes a token; lane l has the experts l, l + 32,
- * ...
+/* moe_router.cu - computes moe_router. A warp computes a token; lane l computes the experts l, l +
+ * 32, ...
  *
  *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
  *
- * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal ones the lower index),
- * else 0. A butterfly over the warp adds the sum. With norm_topk_prob, the result is divided by the
- * sum of the chosen ones, which is added in the order of the choice. With `scaled`, it is
- * multiplied by w. */
+ * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal logits the lower
+ * index), else 0. A butterfly over the warp adds the sum. With norm_topk_prob, the results are
+ * divided by their sum, which is added in the order of the choice. With the attribute `scaled`, the
+ * result of expert e is multiplied by w[e]. N tokens, E experts. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Returns the expert with the largest logit among those that are not chosen yet, in all lanes. Bit
- * i of `taken`: the i-th expert of this lane is chosen. */
+/* Returns the expert with the largest logit of the experts that are not chosen yet, the same in all
+ * lanes of the warp. *logit is that logit. Bit i of `taken`: the i-th expert of the calling lane is
+ * chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)
 {
     float best = -INFINITY;
-    int at = E; // no expert
+    int at = E; // E: no expert is found yet
     for (int i = 0, e = lane; e < E; i++, e += 32) {
         float x = osh_cu_load(row[e]);
         if (!(taken >> i & 1) && (x > best || at == E)) best = x, at = e;
@@ -32,7 +33,7 @@ static __device__ inline int router_next_best(float *logit, const T *row, int E,
     return at;
 }
 
-/* logits, route: [n, E]. w: [E], if scaled. */
+/* Computes route [n, E] from logits [n, E] and, if scaled, w [E]. */
 template <class T>
 static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w, int64_t n, int E,
                                      osh_moe_router_attr at)

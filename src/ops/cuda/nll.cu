@@ -1,19 +1,21 @@
-/* nll.cu - computes nll. A thread block computes a row of a block of logits.
+/* nll.cu - computes nll. A thread block computes one row, for one block of the vocabulary after the
+ * other.
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: no target
  *   out nll F32 [N]
  *
- * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of a
- * block is f32, relative to its largest logit; blocks are joined in double. A target outside the
- * vocabulary gives NaN. */
+ * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of
+ * e^(logit - max) of a block is f32; the sums of the blocks are joined in double. A target outside
+ * the vocabulary gives NaN. N tokens, D hidden_size, V vocabulary size. */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct nll_state { // state of one row
+typedef struct nll_state { // state of one row between blocks of the vocabulary
     osh_vocab_sum s;
     float at_target;
 } nll_state;
 
-/* logits: [rows, OSH_VOCAB_COLS]. state, target, nll: [rows]. */
+/* Updates the states of the rows for one block of logits [rows, OSH_VOCAB_COLS]. After the last
+ * block, writes nll [rows]. target: [rows]. */
 template <class T>
 static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
                                   const int32_t *target, osh_vocab_block b)
@@ -41,7 +43,7 @@ static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
 typedef struct nll_job {
     const osh_op_args *a;
     osh_vocab_side side;
-    nll_state *state; // own: [OSH_VOCAB_ROWS]
+    nll_state *state; // own: [OSH_VOCAB_ROWS] or fewer, one for each row of a batch
 } nll_job;
 
 static osh_status nll_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

@@ -1,6 +1,6 @@
-/* norm_grad.cu - computes the gradients of rms_norm and layer_norm. A warp or a block computes dx
- * of a row and stores r and the mean of the row. The gradients of the weights are then sums over
- * rows (sums.cuh). Sums are f32.
+/* norm_grad.cu - computes the gradients of rms_norm and layer_norm. A team (a warp or a block)
+ * computes dx of a row and stores r = 1 / sqrt(variance + eps) and the mean of the row. Then sums
+ * over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
  *
  *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
  *   layer_norm   n = (x - mean) r   g = dy w              dx += (g - mean(g) - n mean(g n)) r
@@ -8,11 +8,12 @@
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
-    float *dx, *r, *mean; // [rows, D] or NULL; [rows]; [rows], for layer_norm only
-    const float *dy;      // [rows, D]
+    float *dx, *r, *mean; // dx [rows, D]: gradient, or NULL; r [rows]; mean [rows], only for
+                          // layer_norm
+    const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // there is no w: every weight is 1
+    bool plain;           // true: the op has no weight, so every weight is 1
 } norm_back;
 
 template <class T, class S, int TEAM>
@@ -72,8 +73,8 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-template <class T> struct norm_weight_back { // returns dy n
-    const float *dy, *r, *mean; // `mean` NULL: the mean is 0
+template <class T> struct norm_weight_back { // term dy n of the gradient of w, for one element
+    const float *dy, *r, *mean; // mean NULL: the mean is 0
     const T *x;
     int64_t D;
     __device__ float operator()(int64_t row, int64_t i) const
@@ -87,13 +88,14 @@ struct norm_bias_back {
     __device__ float operator()(int64_t row, int64_t i) const { return dy[row * D + i]; }
 };
 
-/* Adds the gradients of the weights. Called after the kernel of the rows. */
+/* Adds the gradients of weight and bias. Requires r and mean, which the kernels for the rows
+ * store. */
 template <class T>
 static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
-    float *room = NULL; // own: GPU memory
+    float *room = NULL; // own: scratch in GPU memory
     if (!a->din[1] && !a->din[2]) goto done;
     room = static_cast<float *>(osh_device_alloc(cx, d, osh_sums_bytes(p->rows, p->D),
                                                  OSH_LIFE_SHORT));
@@ -110,8 +112,8 @@ done:
     return rc;
 }
 
-/* Sets p for rows of D elements. `keeps` is the number of floats that are stored for a row (r,
- * mean). */
+/* Sets p for rows of D elements and allocates scratch for `keeps` floats per row: r, or r and
+ * mean. */
 static osh_status norm_back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D,
                                   int keeps)
 {

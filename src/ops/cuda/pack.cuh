@@ -1,8 +1,9 @@
-/* pack.cuh - packs, which are 16 bytes of a tensor, and teams of threads that share a row.
+/* pack.cuh - packs (16 bytes of a tensor that a thread reads or writes at once) and teams (threads
+ * that compute a row together).
  *
- * The address of a pack must be a multiple of 16. The argument `packed` of a kernel is true if this
- * is so; if not, the kernel reads single elements. A team is a warp or a block. Its sums are a
- * butterfly in each warp, then the sum of the warps in order. */
+ * The address of a pack must be a multiple of 16. The argument `packed` of a kernel is true if all
+ * addresses are; if not, the kernel reads single elements. A team is a warp or a block. A sum over
+ * a team is a butterfly in each warp, then the sum of the warps in order. */
 #ifndef OSH_PACK_CUH
 #define OSH_PACK_CUH
 #include "ops/cuda/op.cuh"
@@ -23,31 +24,33 @@ template <class T> static __device__ inline void osh_cu_pack_store(T *to, const 
 
 static inline bool osh_cu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 
-/* Returns true if rows of `width` elements, beginning at the data of t, can be read by packs. */
+/* Returns true if rows of `width` elements, from the data of t on, can be read by packs. */
 static inline bool osh_cu_packed(const osh_tensor *t, int64_t width)
 {
     return osh_cu_aligned(t->data) && (size_t)width * osh_dtype_bytes(t->dtype) % 16 == 0;
 }
 
-/* Returns the number of blocks of a kernel with a grid-stride loop over n pieces of work, per_block
- * of them at a time. */
+/* Returns the number of blocks for a kernel with a grid-stride loop over n items, if a block
+ * processes per_block items at a time. */
 static inline unsigned osh_cu_grid(const osh_device *d, int64_t n, int64_t per_block)
 {
     int64_t want = osh_div_up(n, per_block), most = (int64_t)osh_cuda_multiprocessors(d) * 16;
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
-/* A barrier for the team. After it, all earlier reads and writes of its threads are complete. */
+/* A barrier for the team. After the barrier, all earlier reads and writes of the team's threads are
+ * complete. */
 template <int TEAM> static __device__ inline void osh_cu_team_sync()
 {
     if (TEAM == 32) __syncwarp();
     else __syncthreads();
 }
 
-/* Return the sum or the maximum over a team of TEAM threads, the same in all of them. They are
- * barriers too: a shuffle alone does not make writes visible. TEAM is 32 or the size of the block.
- * If it is the size of the block, `shared` has a float for each warp and all threads of the block
- * must call the function. */
+/* Return the sum (osh_cu_team_sum) or the maximum (osh_cu_team_max) of x over a team of TEAM
+ * threads; all threads get the same result. Both functions are also barriers, because a shuffle
+ * alone does not make writes visible. TEAM is 32 or the size of the block. If it is the size of the
+ * block, all threads of the block must call the function, and `shared` must have a float for each
+ * warp. */
 template <int TEAM> static __device__ inline float osh_cu_team_sum(float x, float *shared)
 {
     x = osh_cu_warp_sum(x);
@@ -71,7 +74,7 @@ template <int TEAM> static __device__ inline float osh_cu_team_max(float x, floa
     return x;
 }
 
-/* Returns OSH_OK if the kernels can read a stored dtype. */
+/* Returns OSH_OK if the kernels can read stored weights of dtype dt; fails if not. */
 static inline osh_status osh_cu_readable(osh_ctx *cx, osh_dtype dt)
 {
     if (dt == OSH_F64 || dt == OSH_F32 || dt == OSH_BF16 || dt == OSH_F16) return OSH_OK;

@@ -1,22 +1,21 @@
 /* peak.cu - measures the speed of the GPU: products of square matrices, attention, copies inside
- * its memory and from page-locked host memory. Each measurement repeats its work until its time is
- * over. The clock rate falls while a GPU gets warm, so a measurement of less than a few seconds
- * gives a speed that is too high. */
+ * GPU memory and from page-locked host memory. Each measurement repeats its call until the given
+ * seconds are over. The clock rate falls while a GPU gets warm, so a measurement of less than a few
+ * seconds gives too high a speed. */
 #include "ops/cuda/op.cuh"
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: elements made on the host; AT_ONCE: calls between two
-                                      // readings of the clock
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: random elements made on the host; AT_ONCE: calls
+                                      // between two readings of the clock
 
-/* Fills t with random values. The clock rate of a GPU, and so its speed, depends on how many bits
- * change. */
+/* Fills t with random values, because the clock rate of a GPU depends on how many bits change. */
 static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
 {
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
     size_t each = osh_dtype_bytes(t->dtype);
-    char *block = NULL; // own
+    char *block = NULL; // own: FILL random values or fewer, the first elements of t
 
     block = static_cast<char *>(osh_alloc(cx, (size_t)have * each));
     if (!block) OSH_TRY(OSH_E_NOMEM);
@@ -25,7 +24,7 @@ static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
         osh_from_f32(block + (size_t)i * each, t->dtype, &f, 1);
     }
     OSH_TRY(osh_tensor_put(cx, t, 0, block, (size_t)have * each));
-    for (int64_t more; have < n; have += more) { // each copy doubles the filled part
+    for (int64_t more; have < n; have += more) { // each copy doubles the filled part of t
         more = have < n - have ? have : n - have;
         OSH_TRY(t->device->type->copy(cx, t->device, (char *)t->data + (size_t)have * each, t->data,
                                       (size_t)more * each));
@@ -35,12 +34,12 @@ done:
     return rc;
 }
 
-typedef struct card_work { // work of one call
+typedef struct card_work { // one call that is measured: attention, a product, or a copy
     osh_device *d;
-    osh_tensor *a, *b, *c; // own
-    void *host;            // own: page-locked memory; NULL: copies are inside the GPU
-    int64_t side;          // for a product: side of the matrices; 0: copies the bytes of c
-    const osh_op_args *attention; // view; NULL: no attention
+    osh_tensor *a, *b, *c; // own: matrices of a product; for copies: from a to c
+    void *host;            // own: page-locked memory, copied to c; NULL: a is copied to c
+    int64_t side;          // rows and columns of the matrices of a product; 0: no product
+    const osh_op_args *attention; // view: arguments of attention; NULL: no attention
 } card_work;
 
 static osh_status peak_call(osh_ctx *cx, const card_work *w)
@@ -57,12 +56,12 @@ static osh_status peak_call(osh_ctx *cx, const card_work *w)
     return w->d->type->copy(cx, w->d, w->c->data, w->a->data, osh_tensor_bytes(w->c));
 }
 
-/* Measures calls per second for at least `seconds`, after a first round that is not counted. */
+/* Measures calls per second for at least `seconds`, after AT_ONCE calls that do not count. */
 static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
-    int64_t n = -AT_ONCE; // negative until the first round is over
+    int64_t n = -AT_ONCE; // calls that count; negative during the first AT_ONCE calls
 
     do {
         for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));
@@ -98,10 +97,10 @@ done:
     return rc;
 }
 
-/* Attention with the heads of Llama-3-8B. */
+/* Attention attributes with the heads of Llama-3-8B. */
 static const osh_attention_attr heads = {32, 8, 128, 0, 0};
 
-/* Sets `of` [4] to the widths of q, k, v and the output. */
+/* Sets of [4] to the widths of q, k, v and the output. */
 static void peak_widths(int64_t *of)
 {
     of[0] = of[3] = heads.n_heads * heads.head_dim;
@@ -123,7 +122,7 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
                                    int64_t n_samples, int64_t n_tokens, double seconds)
 {
     osh_status rc = OSH_OK;
-    int64_t width[4], *offsets = NULL; // own: offsets
+    int64_t width[4], *offsets = NULL; // own: offsets [n_samples + 1]
     osh_tensor *t[4] = {NULL};         // own: q, k, v, out
     osh_seqs seqs = {n_samples, NULL};
     osh_op_args a = {};

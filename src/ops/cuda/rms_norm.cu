@@ -1,17 +1,17 @@
-/* rms_norm.cu - computes rms_norm. A warp or a block computes a row (or a slice of head_dim).
- * Memory is read once: the second pass over the row reads the L1 cache.
+/* rms_norm.cu - computes rms_norm. A team (a warp or a block) computes a row, or a slice of
+ * head_dim elements. Each element is read twice, the second time from the L1 cache.
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
  *
- * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded. With `late`, the inner rounding is
- * left out. Sums are f32: each thread adds its elements, then the team adds the sums of its threads
- * (pack.cuh). */
+ * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded. With the attribute `late`, only the
+ * product is rounded. Sums are f32: each thread adds its elements, then the team adds the sums of
+ * its threads (pack.cuh). N tokens, D elements per row or slice. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Loads the N weights of a pack and rounds them to the compute dtype T. packed: S is T and w is
- * aligned. */
+/* Loads the weights for one pack of elements, rounded to the compute dtype T. packed: S is T, and w
+ * is aligned to 16 bytes. */
 template <class T, class S>
 static __device__ inline void norm_load_weights(float *to, const S *w, bool packed)
 {
@@ -27,7 +27,7 @@ static __device__ inline void norm_load_weights(float *to, const S *w, bool pack
 
 typedef struct norm_rule {
     float eps, offset;
-    bool late, packed, w_packed, plain; // plain: there is no w
+    bool late, packed, w_packed, plain; // plain: the op has no weight
 } norm_rule;
 
 template <class T, class X>
@@ -37,13 +37,14 @@ static __device__ inline void normalize(T *y, X x, float r, float w, const norm_
     osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
 }
 
-/* Normalizes without a weight. */
+/* Writes y = x r, for an op without a weight. */
 template <class T, class X> static __device__ inline void normalize_plain(T *y, X x, float r)
 {
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
-/* x, y: [n_slices, D]. w: [D]. TEAM threads compute a slice. X is T, or float without packs. */
+/* Normalizes the slices of x [n_slices, D] to y; w: [D]. TEAM threads compute a slice. X is T, or
+ * float if packs are not used. */
 template <class T, class X, class S, int TEAM>
 static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D,
                                    norm_rule p)

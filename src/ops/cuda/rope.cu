@@ -1,13 +1,14 @@
-/* rope.cu - computes rope. A block computes the cosines and sines of one token and rotates all its
- * heads.
+/* rope.cu - computes rope. A block computes the cosines and sines of one token and rotates all
+ * heads of the token.
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
  *
- * The angle is the f32 product of frequency and position. Its cosine and sine are computed in
- * double, so that they are exact enough for every position. They are rounded to f32, multiplied by
- * the scaling, and rounded to the dtype of q. There is no table: computing R / 2 double values per
- * token costs less than reading them. Long samples may have other frequencies. The host computes
- * the frequencies of all samples (ops/rope.h) and copies them. */
+ * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
+ * computed in double, so that they are accurate for every position. Then they are rounded to f32,
+ * multiplied by the scaling, and rounded to the dtype of q. There is no table of cosines and sines,
+ * because reading them would take longer than computing R / 2 values per token. The frequencies may
+ * depend on the length of a sample. The host computes the frequencies for all samples (ops/rope.h)
+ * and copies them. N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -19,25 +20,26 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of a half; 0: reads single
-                                                       // elements
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: packs (pack.cuh) in
+                                                       // half of a head; 0: single elements are
+                                                       // read
     float scaling;
     bool interleaved, f32;
-    float beta, original; // position factor; beta 0: no factor
+    float beta, original; // attributes of the position factor (ops/rope.h); beta 0: no factor
 } rope_shape;
 
-/* The samples of a batch. The three lists are in one block of GPU memory; the host computes
- * them. */
+/* The samples of a batch. The host computes the three lists and copies them to one block of GPU
+ * memory. */
 typedef struct rope_samples {
-    const int64_t *offsets; // [n_seqs + 1]
-    const int32_t *table;   // [n_seqs] row of `freqs` that the sample uses
-    const float *freqs;     // [tables, half]
+    const int64_t *offsets; // [n_seqs + 1] first row of each sample
+    const int32_t *table;   // [n_seqs] number of the table (row of `freqs`) that the sample uses
+    const float *freqs;     // [tables, half] inverse frequencies
 } rope_samples;
 
 /* Returns the index of the sample that contains row n. */
 static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
 {
-    int64_t low = 0, high = n_seqs; // always: offsets[low] <= n < offsets[high]
+    int64_t low = 0, high = n_seqs; // invariant: offsets[low] <= n < offsets[high]
     while (high - low > 1) {
         int64_t mid = (low + high) / 2;
         if (offsets[mid] <= n) low = mid;
@@ -46,7 +48,7 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
     return low;
 }
 
-/* Rotates one pair. c and s are values of T, unless they are f32. Products are rounded to R. */
+/* Rotates one pair (lo, hi). c, s: cosine and sine, already rounded. Products are rounded to R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {
@@ -66,7 +68,7 @@ static __device__ inline void turn_pair(T *to_lo, T *to_hi, pair<T> from, float 
     else turn_pair_as<T, T>(to_lo, to_hi, lo, hi, c, s);
 }
 
-/* Rotates all heads of one token. */
+/* Rotates all heads of one token x and writes them to y. c, s: [half]. */
 template <class T>
 static __device__ void rope_turn_row(T *y, const T *x, const float *c, const float *s,
                                      const rope_shape &p)
@@ -97,7 +99,7 @@ static __device__ void rope_turn_row(T *y, const T *x, const float *c, const flo
     }
 }
 
-/* x, y: [N, width]. */
+/* Rotates all tokens of x [N, width] and writes them to y. */
 template <class T>
 static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_shape p)
 {
@@ -124,9 +126,10 @@ static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_sha
     }
 }
 
-/* Writes the lists of rope_samples to room. Table 0 has the frequencies of `at`. Samples with
- * another key (ops/rope.h) use other tables; consecutive samples with the same key share one.
- * Returns the number of tables. If `room` is NULL, only counts them. */
+/* Writes the lists of rope_samples to `room` in host memory. Table 0 contains the frequencies of
+ * `at`. Samples with a key other than 0 (osh_rope_key) use other tables; consecutive samples with
+ * equal keys share a table. Returns the number of tables. If `room` is NULL, only counts the
+ * tables. */
 static int64_t rope_fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets,
                                  int64_t n_seqs)
 {
@@ -181,7 +184,7 @@ static void rope_launch(const osh_op_args *a, const osh_rope_attr *at, const cha
                static_cast<const T *>(x->data), seqs, p);
 }
 
-/* Adds dy, each pair rotated in the other direction, to dq [N, width]. Nothing is rounded. */
+/* Adds dy, rotated backward, to dq [N, width]. Does not round. */
 static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples seqs, rope_shape p)
 {
     __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
@@ -212,7 +215,7 @@ static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples
     }
 }
 
-/* Sets *room (own) to the lists of rope_samples in device memory. */
+/* Sets *room (own) to a block of GPU memory with the lists of rope_samples. */
 static osh_status rope_samples_new(osh_ctx *cx, char **room, osh_device *d, const osh_rope_attr *at,
                                    const int64_t *offsets, int64_t n_seqs)
 {
@@ -236,7 +239,7 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: GPU memory
+    char *room = NULL; // own: lists of rope_samples in GPU memory
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));
@@ -254,7 +257,7 @@ osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     osh_device *d = a->dout[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: GPU memory
+    char *room = NULL; // own: lists of rope_samples in GPU memory
 
     if (!osh_tensor_numel(a->in[0]) || !a->din[0]) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));

@@ -1,15 +1,15 @@
 /* routed.cu - lists the rows of a batch that are routed to each expert, and computes op linear for
  * some rows.
  *
- *   route [N, E]     lists: n [E], then rows [E, N], ascending: expert 5 has n[5] rows
+ *   route [N, E]     lists: n [E], then rows [E, N], in ascending order: expert 5 has n[5] rows
  *
- * A block goes through the tokens for one expert, 256 at a time. A vote of each warp gives the
- * position of each row in the list. */
+ * A block looks for the tokens of one expert, 256 tokens at a time. A vote (ballot) of each warp
+ * gives the position of each row in the list. N tokens of the batch, E experts. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // threads of a block
+enum { ROUTES = 256 }; // threads of a block; also the tokens that a block examines at a time
 
 template <class T>
 static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
@@ -27,7 +27,8 @@ static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *rout
         int at = all + __popc(those & ((1u << lane) - 1));
         for (int w = 0; w < ROUTES / 32; w++) at += w < warp ? of_warp[w] : 0, all += of_warp[w];
         if (goes) rows[expert * N + at] = (int32_t)token;
-        __syncthreads(); // of_warp is no longer read
+        __syncthreads(); // after this barrier no thread reads of_warp, which the next iteration
+                         // overwrites
     }
     if (!threadIdx.x) n[expert] = all;
 }
@@ -65,7 +66,7 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* x: [N, D]. Only the n rows of `rows` are searched. */
+/* Lowers *first to the index of the first NaN or infinity of x [N, D] in the n rows of `rows`. */
 template <class T>
 static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
                                    int64_t D)

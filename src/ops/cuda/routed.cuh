@@ -1,20 +1,21 @@
-/* routed.cuh - multiplies the rows of an expert by its weights, y = x W^T, with mma m16n8k16. One
- * launch computes many experts.
+/* routed.cuh - multiplies the rows (tokens) of an expert by the expert's weights, y = x W^T, with
+ * the instruction mma m16n8k16. One launch computes many experts.
  *
  *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40] -> tile of 128 x 128 -> y[3], y[8], y[40]
  *
- * Without `scatter` y has the rows of all experts in order: y[first], y[first + 1], ...
+ * Without `scatter`, y contains the rows of one expert after the rows of the other: y[first],
+ * y[first + 1], ...
  *
- * A block of four warps computes a tile, each warp 64 x 64 of it: four matrices of x and four of W,
- * read by ldmatrix, are used in 32 mma. Asynchronous copies bring 32 elements of each row at a time
- * to shared memory, in a ring of four stages. Rows of a stage are padded by 16 bytes, so that the
- * eight rows of a matrix are in different banks. An element is the sum over its row of x from the
- * first element to the last, 16 per instruction, in every tile: it does not depend on the other
- * rows or experts.
+ * A block of four warps computes a tile. Each warp computes 64 x 64 elements of the tile: four
+ * matrices of x and four of W, read by ldmatrix, are used in 32 mma. Asynchronous copies move 32
+ * elements of each row at a time to shared memory, in a ring of four stages. Rows of a stage are
+ * padded by 16 bytes, so that the eight rows of a matrix are in different banks. In every tile, an
+ * element of y is summed over the row of x from the first element to the last, 16 per instruction.
+ * So the element does not depend on the other rows or experts.
  *
- * With an activation, the weights gate and up share the tile, with 64 columns each. A warp has 32
- * columns of both, and the lane that has an element of gate has the same element of up: y =
- * act(gate) up, with the roundings of op glu.
+ * With an activation, a tile has 64 columns of gate and 64 columns of up. A warp has 32 columns of
+ * both, and the lane that holds an element of gate also holds the same element of up: y = act(gate)
+ * up, rounded as in the op glu.
  *
  * The dtype is bf16 or f16. Rows of x and of y begin at multiples of 16 bytes. */
 #ifndef OSH_ROUTED_CUH
@@ -29,40 +30,43 @@ enum {
     ROUTED_THREADS = 128,
     ROUTED_LD = ROUTED_STEP + 8
 };
-enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in a stage
-enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements of shared memory
-enum { ROUTED_WARP = 64 }; // rows and columns that a warp computes
+enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in one stage
+enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements of shared memory of a block
+enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
 
-typedef struct routed_part { // an expert; all pointers are views of GPU memory
-    const void *w[2];    // [O, I]; w[1] is up if there is an activation
-    const int32_t *rows; // [n]
-    int64_t first; // index of the expert's first row, if the rows of all experts follow each other
+typedef struct routed_part { // the rows of one expert; all pointers are views of GPU memory
+    const void *w[2];    // [O, I]: w[0] the weight, or with an activation w[0] gate and w[1] up
+    const int32_t *rows; // [n] numbers of the expert's rows
+    int64_t first; // without gather or scatter: index of the expert's first row in x or y
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    long long *found;    // index of the first non-finite element of [N, O]; NULL: not searched
+    long long *found;    // lowered to the index of the first NaN or infinity of y as [N, O]; NULL:
+                         // not searched
 } routed_part;
 
-/* `part` is the expert; `row` is the first row of the tile in the expert's list. */
+/* A tile of rows. part: number of the routed_part; row: index of the tile's first row in `rows` of
+ * the part. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    bool gather, scatter; // true: x, or y, has a row for each token; false: the experts' rows
-                          // follow each other
+    bool gather, scatter; // true: x (gather) or y (scatter) has a row for each token; false: only
+                          // the rows of the experts, one expert after the other
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
 
-/* Sources of the copies of a thread: four rows of x and four of W. */
+/* Source addresses of the copies of one thread: four rows of x and four rows of W. If `there` is
+ * false, zeros are copied. */
 template <class T> struct routed_reader {
     const T *x[4], *w[4];
     bool x_there[4], w_there[4];
 };
 
-/* Returns the row of W, which is the column of y, for column v of the tile. */
+/* Returns the row of W, which is also the column of y, for column v of the tile. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
-    /* Columns of gate and of up alternate, 32 of each. */
+    /* The columns of a tile alternate: 32 columns of gate, 32 columns of up. */
     return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32;
 }
 
@@ -81,8 +85,8 @@ routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0, co
     }
 }
 
-/* Starts the copies of elements [k, k + ROUTED_STEP) of the rows. Elements after the end become
- * zeros. */
+/* Starts the copies of elements [k, k + ROUTED_STEP) of the thread's rows to a stage. Elements from
+ * I on become zeros. */
 template <class T>
 static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k,
                                                     int64_t I)
@@ -98,7 +102,7 @@ static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reade
     }
 }
 
-/* Adds the products of a stage to acc [64, 64] of the warp. */
+/* Adds the products of one stage to acc [64, 64], the sums of the warp. */
 template <class T>
 static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8], const T *stage)
 {
@@ -124,7 +128,8 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-/* Writes two consecutive elements of a row. Records a non-finite value. */
+/* Writes two consecutive elements of a row of y. If one of them is NaN or infinite, lowers *p.found
+ * to its index. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
                                                     int64_t token_at)
@@ -167,8 +172,8 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
         }
 }
 
-/* Computes y = x W^T, or glu of two products. If `tiles` is NULL, computes the tiles of part
- * `one`. */
+/* Computes y = x W^T, or with an activation act(x gate^T) (x up^T), for the tiles of `tiles`. If
+ * `tiles` is NULL, computes all tiles of the part `one`. */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,
@@ -192,8 +197,8 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // this stage has arrived for all threads, and none reads the stage that is
-                         // filled next
+        __syncthreads(); // after this barrier all copies to this stage have arrived, and no thread
+                         // reads the stage that is filled next
         routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
                         z.I);
         osh_cu_async_commit();
@@ -201,16 +206,17 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
         stage = stage + 1 == ROUTED_STAGES ? 0 : stage + 1,
         next = next + 1 == ROUTED_STAGES ? 0 : next + 1;
     }
-    osh_cu_async_wait<0>(); // the last copies are zeros that are not read
+    osh_cu_async_wait<0>(); // waits for the last copies, which are zeros that no thread reads
     routed_finish<T, ACT>(y, acc, p, row0, z, act);
 }
 
 /* ---- host ---- */
-typedef struct routed_launch { // views of GPU memory; z and one are values
+typedef struct routed_launch { // arguments of routed_product; y, x, parts and tiles are views of
+                               // GPU memory
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: all tiles of `one`
+    const routed_tile *tiles; // NULL: all tiles of the part `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;

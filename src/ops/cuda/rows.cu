@@ -6,11 +6,12 @@
  *   position_scale   x times a factor of the position
  *   gain             x w, w [1]
  *
- * Everything is computed in f32 and rounded as in the reference. out may be x. */
+ * All values are computed in f32 and rounded as in the reference kernels. out may be the same
+ * tensor as x. N tokens, D elements per token. */
 #include "ops/cuda/pack.cuh"
 
-/* y, x: [n elements] of one sample. w: view of [P, D], beginning at the row of the sample's first
- * position. */
+/* Computes positions for the n elements of one sample. w: the row of the table for the sample's
+ * first token. */
 template <class T, class S>
 static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
 {
@@ -55,7 +56,8 @@ done:
     return rc;
 }
 
-/* y, x: [n elements]. Element i is multiplied by gate element i / share. */
+/* Multiplies element i of x [n] by sigmoid(gate[i / share]). share: elements of x per element of
+ * gate. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
                                            int64_t share)
@@ -86,10 +88,11 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // >= 0: `route` contains logits, and the weight is that of this expert
+    int expert; // >= 0: number of the expert, `route` contains logits; < 0: `route` contains
+                // weights
 } routed_sizes;
 
-/* y, x: [n, D]. route: [n, E]. A warp computes a token. */
+/* Computes routed_scale for x [n, D] and route [n, E]. A warp computes a token. */
 template <class T>
 static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, routed_sizes z)
 {
@@ -126,7 +129,7 @@ done:
     return rc;
 }
 
-/* y, x: [n elements] of one sample. */
+/* Computes position_scale for the n elements of one sample. */
 template <class T>
 static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta,
                                              float original)
@@ -161,7 +164,7 @@ done:
     return rc;
 }
 
-/* y, x: [n]. */
+/* Writes y = x w[0] for n elements. */
 template <class T, class S>
 static __global__ void gain_kernel(T *y, const T *x, const S *w, int64_t n)
 {

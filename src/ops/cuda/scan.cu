@@ -1,28 +1,28 @@
-/* scan.cu - computes the ops of layers that keep a state: conv1d, delta_rule, ssm_scan, gated_norm.
+/* scan.cu - computes the ops of recurrent layers: conv1d, delta_rule, ssm_scan, gated_norm.
  *
  *   conv1d       a thread computes a channel of a token
- *   delta_rule   a block computes a head of a sample. Its matrix [Dk, Dv] is in scratch, a thread
- *                has columns of it; query and key of the current token are in shared memory
- *   ssm_scan     like delta_rule, with the matrix [S, P], B and C
+ *   delta_rule   a block computes a head of a sample. The state [Dk, Dv] is in scratch; a thread
+ *                updates columns; query and key of the current token are in shared memory
+ *   ssm_scan     like delta_rule, with the state [S, P], and B and C in shared memory
  *   gated_norm   a block computes a head of a row
  *
- * Everything is f32, rounded as in the references. One thread computes the gates in double. A sum
- * over keys or over the state is added in order by one thread: the result does not depend on the
- * number of blocks. */
+ * All values are f32 and rounded as in the reference kernels. One thread computes the gates in
+ * double. One thread adds a sum over keys or over the state in order, so the result does not depend
+ * on the number of blocks. Letters in shapes: ops/scan.h. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
 #include "ops/scan.h"
 }
 
-enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: samples of a launch
+enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: most samples of one launch
 
 typedef struct scan_samples {
     int64_t row[SAMPLES], n[SAMPLES]; // row: first row of each sample; n: tokens of each sample
     int count;
 } scan_samples;
 
-/* Calls f for all samples, SAMPLES at a time. */
+/* Calls f, which launches a kernel, for all samples, at most SAMPLES at a time. */
 template <class F> static osh_status scan_by_samples(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;
@@ -44,7 +44,7 @@ done:
     return rc;
 }
 
-/* Returns a stored weight, rounded to the compute dtype T. */
+/* Returns element i of a stored weight, rounded to the compute dtype T. */
 template <class T>
 static __device__ inline float scan_weight(const void *w, osh_dtype stored, int64_t i)
 {
@@ -56,8 +56,8 @@ static __device__ inline float scan_weight(const void *w, osh_dtype stored, int6
     return osh_cu_round<T>(f);
 }
 
-typedef struct weights { // stored weights of an op
-    const void *w[3]; // NULL: the op does not have it
+typedef struct weights { // the stored weights of an op
+    const void *w[3]; // views; NULL: the op does not have this weight
     osh_dtype dtype[3];
 } weights;
 
@@ -75,7 +75,7 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* y, x: [n, C] of one sample. w: [C, K]. bias: [C]. */
+/* Computes conv1d for x [n, C] of one sample. p: w [C, K], then bias [C] or NULL. */
 template <class T>
 static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
                                    osh_conv1d_attr at)
@@ -116,14 +116,14 @@ done:
 
 static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 + exp(x)); }
 
-typedef struct scan_heads { // the heads of a launch
+typedef struct scan_heads { // the samples, weights and states of a launch
     scan_samples of;
     weights p;
-    float *state; // [blocks, rows, columns]
+    float *state; // own: [blocks, rows of a state, columns]
 } scan_heads;
 
-/* x: [N, 2 Nk Dk + Nv Dv]. a, b: [N, Nv]. y: [N, Nv Dv]. Shared memory: q and k [Dk], decay and
- * beta of the token. */
+/* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
+ * [Dk], the decay and sigmoid(b) of the current token. */
 template <class T>
 static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
                                     osh_delta_rule_attr at)
@@ -140,7 +140,7 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + head / (at.v_heads / at.k_heads) * Dk;
             float qq = 0, kk = 0;
-            __syncthreads(); // all threads have finished the previous token
+            __syncthreads(); // after this barrier all threads have finished the previous token
             for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
                 q[i] = osh_cu_load(from[i]), k[i] = osh_cu_load(from[keys + i]);
                 qq += q[i] * q[i], kk += k[i] * k[i];
@@ -209,8 +209,8 @@ done:
     return rc;
 }
 
-/* x: [N, H P + 2 G S]. dt: [N, H]. y: [N, H P] F32. Shared memory: B and C [S], decay and step of
- * the token. */
+/* Computes ssm_scan: x [N, H P + 2 G S]; dt [N, H]; y [N, H P] F32. Shared memory: B and C [S], the
+ * decay and the step of the current token. */
 template <class T>
 static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads h,
                                   osh_ssm_scan_attr at)
@@ -225,7 +225,7 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
         for (int64_t i = threadIdx.x; i < P * S; i += THREADS) Z[i] = 0;
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + inner + head / (at.heads / at.groups) * S;
-            __syncthreads(); // all threads have finished the previous token
+            __syncthreads(); // after this barrier all threads have finished the previous token
             for (int64_t i = threadIdx.x; i < S; i += THREADS)
                 B[i] = osh_cu_load(from[i]), C[i] = osh_cu_load(from[at.groups * S + i]);
             if (threadIdx.x == 0) {
@@ -283,7 +283,8 @@ done:
     return rc;
 }
 
-/* x, z, y: [n, D]. w: [D]. A block computes a row. X is T or float. */
+/* Computes gated_norm for n heads x, z, y [n, D]; p: w [D]. A block computes a head. X is T or
+ * float. */
 template <class T, class X>
 static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n,
                                     osh_gated_norm_attr at)

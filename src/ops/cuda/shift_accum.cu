@@ -1,5 +1,6 @@
 /* shift_accum.cu - computes D += (X0 - X)^T X. The difference is rounded to the dtype of x. The
- * products use the chunks of tokens of hessian_accum.cu and compute the whole square. */
+ * products use the same chunks of tokens as hessian_accum.cu. D is not symmetric, so the whole
+ * square is computed. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -11,13 +12,13 @@ template <class T> static __global__ void subtract_kernel(T *to, const T *x0, co
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-typedef struct difference { // left = x0 - x, in GPU memory
+typedef struct difference { // views of GPU memory: left = x0 - x
     void *left;
     const void *x0, *x;
     osh_dtype dt;
 } difference;
 
-/* Computes the difference of n elements. */
+/* Computes left = x0 - x for n elements. */
 static osh_status shift_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -30,7 +31,7 @@ done:
     return rc;
 }
 
-/* Adds left^T x of n rows to D. */
+/* Adds left^T x to D. left, x: [n, I]. */
 static osh_status shift_add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh_dtype dt,
                                  int64_t n)
 {
@@ -47,8 +48,8 @@ done:
     return rc;
 }
 
-/* Adds the product for rows [token, token + n) of the batch. left [n rounded up to GRAIN, I] and
- * grain [GRAIN, I] are scratch. */
+/* Adds (X0 - X)^T X to D for rows [token, token + n) of the batch. Scratch: left [n rounded up to
+ * GRAIN, I] and grain [GRAIN, I]. */
 static osh_status shift_add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, int64_t n,
                                   char *left, char *grain)
 {
@@ -87,7 +88,7 @@ osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     int64_t N = osh_rows(x);
     size_t row = (size_t)osh_width(x) * osh_dtype_bytes(x->dtype);
-    char *left = NULL, *grain = NULL; // own
+    char *left = NULL, *grain = NULL; // own: scratch
 
     if (!N) goto done;
     left = static_cast<char *>(osh_device_alloc(cx, d, (size_t)shift_grains(N) * row,

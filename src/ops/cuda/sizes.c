@@ -1,5 +1,5 @@
-/* sizes.c - computes the scratch of the CUDA kernels. Every binary has it: a plan for a GPU needs
- * neither a GPU nor the kernels. */
+/* sizes.c - computes the scratch of the CUDA kernels in bytes. Every binary has these functions,
+ * because `oneshot plan` computes the plan for a GPU without GPU and kernels. */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
@@ -13,7 +13,7 @@ size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int
     return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
 }
 
-enum { LINEAR_PANEL = 1 << 23 }; // elements of a panel
+enum { LINEAR_PANEL = 1 << 23 }; // most elements of a panel (linear.cu)
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 {
@@ -23,11 +23,11 @@ int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, osh_dtype dt)
 {
-    (void)dt; // assumes the widest dtype
+    (void)dt; // the result is for the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
-    /* The dtype of the weight is not known here. It decides whether W is cast, and so how many
-     * columns the sums have. */
+    /* If W has the dtype of x, W is used as a whole; if not, W is cast in panels. This function
+     * does not know the dtype of W, so the result is the larger of the two cases. */
     int64_t whole = osh_linear_panel_rows(n_tokens, O) * O,
             part = osh_linear_panel_rows(n_tokens, step) * step;
     size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
@@ -39,7 +39,7 @@ size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D
                            int n_experts)
 {
     size_t n = (size_t)n_experts, rows = (size_t)N, bytes[OSH_MIXTURE_N_ARRAYS], sum = 0;
-    /* 2 bytes for bf16 and f16. */
+    /* 2 bytes per element: bf16 or f16. */
     bytes[OSH_MIXTURE_F] = rows * (size_t)F * 2, bytes[OSH_MIXTURE_Y] = rows * (size_t)D * 2;
     bytes[OSH_MIXTURE_PARTS] = 2 * n * OSH_MIXTURE_PART;
     bytes[OSH_MIXTURE_TILES] =
@@ -71,8 +71,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* A sample has at least one token. A sample with a table of its own has more than max_pos
-     * tokens. */
+    /* Upper bound: each token is a sample, and a sample with its own table of frequencies has more
+     * than max_pos tokens. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
@@ -83,14 +83,15 @@ bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 &&
            at->head_dim <= OSH_ATTENTION_FUSED_DIM && at->softcap == 0 &&
-           !at->chunk; // the fused kernel supports neither of them
+           !at->chunk; // the fused kernel does not support chunks and softcap
 }
 
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float),
             rows = at->n_heads * n_tokens;
-    if (row > OSH_ATTENTION_SCORES) return (size_t)row; // scores of a single query
+    if (row > OSH_ATTENTION_SCORES) return (size_t)row; // the scores of one query need more than
+                                                        // the limit
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }
 
@@ -116,8 +117,8 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Shorter samples do not need more: their chunks have more queries with fewer keys, up to half of
- * the scores. */
+/* Returns the bytes for a sample of n_tokens tokens. Shorter samples do not need more: their chunks
+ * have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),
@@ -207,7 +208,7 @@ int64_t osh_hessian_parts(int64_t n_tokens)
 
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I)
 {
-    int64_t most = 0; // elements of the largest piece
+    int64_t most = 0; // elements of the largest piece of H
     for (int64_t row = 0, m, n; row < I; row += m) {
         m = osh_min64(OSH_HESSIAN_ROWS, I - row);
         n = osh_min64(osh_hessian_columns(m), row + m);
@@ -220,7 +221,7 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
                                       int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    /* Bytes of the parts, and of the padded last tokens of a batch. */
+    /* The parts of one piece, and the last tokens of a batch, padded. */
     return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
@@ -235,7 +236,7 @@ size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, i
            osh_arena_gross(OSH_HESSIAN_GRAIN * row);
 }
 
-/* ---- the solve ---- */
+/* ---- ops of the GPTQ solve ---- */
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt)
 {

@@ -1,13 +1,14 @@
-/* sums.cuh - computes to[i] += sum over rows of f(row, i), for the gradients of weights. It first
- * sums chunks of OSH_SUM_ROWS rows and then adds the chunks in order, so the order of additions
- * depends only on the number of rows. */
+/* sums.cuh - computes to[i] += sum over rows of f(row, i), for the gradients of weights. Rows are
+ * summed in chunks of OSH_SUM_ROWS, then the sums of the chunks are added in order. So the order of
+ * additions depends only on the number of rows. */
 #ifndef OSH_SUMS_CUH
 #define OSH_SUMS_CUH
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 
-/* partial: [chunks, D]. A block sums 32 columns of a chunk, 8 rows at a time. */
+/* Writes the sum of each chunk to partial [chunks, D]. A block sums 32 columns of a chunk, 8 rows
+ * at a time. */
 template <class F>
 static __global__ void osh_cu_sums_kernel(float *partial, int64_t rows, int64_t D, F f)
 {
@@ -36,9 +37,9 @@ static __global__ void osh_cu_sums_end(float *to, const float *partial, int64_t 
     }
 }
 
-typedef struct osh_cu_table { // the values to be summed
+typedef struct osh_cu_table { // sizes of the values f(row, i), and scratch
     int64_t rows, D;
-    float *room; // scratch: GPU memory of osh_sums_bytes(rows, D) bytes
+    float *room; // scratch in GPU memory, osh_sums_bytes(rows, D) bytes
 } osh_cu_table;
 
 template <class F>
@@ -58,8 +59,8 @@ done:
     return rc;
 }
 
-/* Rounds `from` to the compute dtype T, as from_pretrained does, and writes it to `to` [n] in
- * f32. */
+/* Writes from [n] to `to` as f32, rounded to the compute dtype T as transformers' from_pretrained
+ * does. */
 template <class T, class S>
 static __global__ void osh_cu_widen_kernel(float *to, const S *from, int64_t n)
 {

@@ -3,27 +3,28 @@
  *
  *   logits = x W^T     x [N, D]     w [V, D]     block [rows, OSH_VOCAB_COLS]
  *
- * A block has the dtype of x: the product rounds the logits when it stores them. Rows are in panels
- * that begin at the first token of each sample, so that the shape of a product depends only on its
- * sample. Consecutive panels of one size are one batch. The blocks of the vocabulary of a row are
- * joined in order, in double. */
+ * A block has the dtype of x, because the product rounds the logits when it stores them. Rows are
+ * cut into panels that begin anew at the first token of each sample, so that the shape of a product
+ * depends only on the sample. Consecutive panels of equal size are one batch of a product. The
+ * blocks of a row are joined in the order of the vocabulary, in double. N tokens, D hidden_size, V
+ * vocabulary size. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-/* OSH_VOCAB_ROWS: most rows of all panels of a batch. OSH_VOCAB_COLS: tokens of the vocabulary in a
+/* OSH_VOCAB_ROWS: most rows of all panels of a batch. OSH_VOCAB_COLS: most vocabulary entries of a
  * block. */
 enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
-typedef struct osh_vocab_side { // one of the models
+typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
     void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
-    void *copy;   // own: [OSH_VOCAB_COLS, D], block of w in the dtype of x; NULL: w already has it
+    void *copy;   // own: [OSH_VOCAB_COLS, D] rows of w in the dtype of x; NULL: w has that dtype
     osh_logits_rule rule;
 } osh_vocab_side;
 
-/* A block: n_panels panels of n rows each, from `row` on, and tokens [first, first + cols) of the
- * vocabulary. */
+/* A block of logits: n_panels panels of n rows each, from row `row` on, and vocabulary entries
+ * [first, first + cols). last: the block is the last of these rows. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -32,13 +33,14 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the gross bytes of one model. */
+/* Returns an upper bound of the gross bytes of the arena for one model. */
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
-/* Calls fn for every block. The blocks of a row come in the order of the vocabulary. */
+/* Calls fn for every block of logits. The blocks of a row come in the order of the vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* State of a row. sum: sum of e^(logit - max). best: index of the first largest logit. */
+/* State of a row between blocks: max: largest logit; best: its first index; sum: sum of e^(logit -
+ * max). */
 typedef struct osh_vocab_sum {
     double sum;
     float max;
@@ -50,8 +52,8 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Joins the max, sum and best of a block to s. *was and *is are the factors by which the old sum
- * and the block's sum are multiplied for the joint maximum. */
+/* Joins max, sum and best of a block to s. The old sum is multiplied by *was and the sum of the
+ * block by *is, because the maximum changes. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {
@@ -63,7 +65,7 @@ static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float 
     s->max = top;
 }
 
-/* Returns the largest element of row [cols] in all 256 threads. */
+/* Returns the largest element of row [cols], the same in all 256 threads of the block. */
 template <class T>
 static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
 {

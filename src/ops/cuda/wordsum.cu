@@ -1,15 +1,16 @@
-/* wordsum.cu - computes osh_wordsum (ops/wordsum.h) of GPU memory. The sum of integers does not
- * depend on the order of the threads. */
+/* wordsum.cu - computes osh_wordsum (ops/wordsum.h) of GPU memory. Threads add integers, so the sum
+ * does not depend on their order. */
 #include "ops/cuda/op.cuh"
 
 extern "C" {
 #include "ops/wordsum.h"
 }
 
-enum { BLOCK = 256, LEAST_WORDS = 4096 }; // BLOCK: threads of a block; LEAST_WORDS: least words for
-                                          // a block
+enum { BLOCK = 256, LEAST_WORDS = 4096 }; // BLOCK: threads of a block; LEAST_WORDS: the grid has at
+                                          // most one block per this number of words
 
-/* p: [n_bytes], with any alignment. *sum must be 0 before. */
+/* Adds the checksum of the n_bytes bytes at p to *sum, which must be 0. p may have any
+ * alignment. */
 static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned char *p,
                                       int64_t n_bytes)
 {

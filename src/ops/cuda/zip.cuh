@@ -1,10 +1,11 @@
-/* zip.cuh - computes out[i] = f(x[i], y[i]) for tensors of one dtype: the values are widened, and
- * the result is rounded once. out may be x or y. */
+/* zip.cuh - computes out[i] = f(x[i], y[i]) for tensors of one dtype. x and y are converted to f32,
+ * and the result is rounded once. out may be the same tensor as x or y. */
 #ifndef OSH_ZIP_CUH
 #define OSH_ZIP_CUH
 #include "ops/cuda/pack.cuh"
 
-/* out, x, y: [n]. The first n_packs packs are read as packs, the rest as single elements. */
+/* Computes out = f(x, y) for n elements. The first n_packs packs (pack.cuh) are read as packs, the
+ * rest as single elements. */
 template <class T, class F>
 static __global__ void osh_cu_zip_kernel(T *out, const T *x, const T *y, int64_t n, int64_t n_packs,
                                          F f)
@@ -23,7 +24,8 @@ static __global__ void osh_cu_zip_kernel(T *out, const T *x, const T *y, int64_t
         osh_cu_store(&out[i], f(osh_cu_load(x[i]), osh_cu_load(y[i])));
 }
 
-/* f takes and returns f32. T is the type of the elements of all three tensors. */
+/* Computes out[0] = f(in[0], in[1]) for all elements. f takes and returns f32. T: storage type of
+ * the three tensors. */
 template <class T, class F> static osh_status osh_cu_zip(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;
