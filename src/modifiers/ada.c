@@ -23,8 +23,8 @@ typedef struct ada { // arguments of the modifier
     char *target, *mode; // own
     double beta[2];      // ada_key() reads beta and adjust, because the field table cannot express
                          // lists
-    // lr_adjust: adjust[1] is the learning rate if the error of rounding to nearest exceeds
-    // adjust[0]; adjust[1] 0: not used
+    /* lr_adjust: adjust[1] is the learning rate if the error of rounding to nearest exceeds
+     * adjust[0]; adjust[1] 0: not used */
     double adjust[2];
     bool minmax;         // AutoRound: the ranges of groups are also learned
     char *unit;          // own: "auto", "block" or "linear": the output that codes are learned from

@@ -15,8 +15,8 @@ typedef struct osh_gptq { // arguments of the modifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    // an osh_actorder_arg; key() reads actorder, scale_search, refine and n_refine, not the field
-    // table
+    /* an osh_actorder_arg; key() reads actorder, scale_search, refine and n_refine, not the field
+     * table */
     int64_t actorder;
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -26,7 +26,7 @@ typedef struct osh_gptq { // arguments of the modifier
 
 enum { OSH_GPTQ_STEPS = 4 };
 typedef struct osh_gptq_ladder { // the dampings to try, one after the other (gptq_ladder.c)
-    // damping / mean of the diagonal; if dampening_frac is above 0, also divided by dampening_frac
+    /* damping / mean of the diagonal, also divided by dampening_frac if that is above 0 */
     double share[OSH_GPTQ_STEPS];
     const char *says[OSH_GPTQ_STEPS]; // message of a module for which this damping succeeded
     const char *gave_up;
@@ -41,7 +41,7 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
     const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
                              // target is W
-    // own: [I, I] damped H in file order, for steps after the column loop; NULL: there are none
+    /* own: [I, I] damped H in file order, for steps after the column loop; NULL: there are none */
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
@@ -125,13 +125,13 @@ typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    // own [n, I]: diagonal of each Hessian in file order; later the damped diagonals of the current
-    // groups
+    /* own [n, I]: diagonal of each Hessian in file order; later the damped diagonals of the current
+     * groups */
     float *diag;
     int32_t *perm;                 // own [n, I]: orderings of the current groups
     float **h;                     // own [n]: views of the Hessians of the current groups
-    // own [n]: which: index of each current group in `groups`; failed: not 0 if the factorization
-    // failed
+    /* own [n]: which: index of each current group in `groups`; failed: not 0 if the factorization
+     * failed */
     int *which, *failed;
 } osh_gptq_gathered;
 

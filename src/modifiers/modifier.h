@@ -184,7 +184,7 @@ struct osh_modifier_type {
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
     const char *keys; // names of the keys that `key` reads, for messages
-    // sets the arguments of quality 'best', before keys are read; NULL: there are none
+    /* sets the arguments of quality 'best', before keys are read; NULL: there are none */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
     // true if the arguments make the modifier equal to QuantizationModifier; NULL: never
     bool (*is_nearest)(const osh_modifier *m);
@@ -205,7 +205,7 @@ struct osh_modifier_type {
                                   int n, int64_t n_samples);
     const char *(*step)(const osh_modifier *m, int k); // returns the name of element k of
                                                        // osh_losses; NULL: no names
-    // returns the rule of the tuning after all solves (view); NULL: no tuning
+    /* returns the rule of the tuning after all solves (view); NULL: no tuning */
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m);
     /* Functions for learning from the output of a whole block (learn/block.h). `blocks` returns the
      * rule (view), or NULL if the modifier does not learn by block. `learns` rounds a job with
@@ -229,8 +229,8 @@ struct osh_modifier_type {
     bool host_only; // true: the modifier does not run on a GPU
     bool drops;   // true: removes experts before all other work; args is an osh_reap (experts.h)
     bool apart;   // true: several threads may call compress at the same time
-    // true: compress writes the dequantized weight to w or device_w, unless keep_w is set, so that
-    // later layers see the quantized model
+    /* true: compress writes the dequantized weight to w or device_w, unless keep_w is set, so that
+     * later layers see the quantized model */
     bool propagates;
     /* Returns the number of operations of a solve of a weight [O, I]. NULL: as many as a product
      * with h. */

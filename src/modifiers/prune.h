@@ -17,8 +17,8 @@ typedef struct osh_layer_share { // sparsity of a layer according to OWL
 /* For sparsity_profile owl: a sparsity for each decoder layer, from its outliers (eval/owl.h). */
 typedef struct osh_owl {
     double m, lmbda, sparsity; // NAN: not given; sparsity: mean over all layers
-    // own [n_shares]: sparsity of each layer, from the key layer_sparsities; n_shares 0: not yet
-    // measured
+    /* own [n_shares]: sparsity of each layer, from the key layer_sparsities; n_shares 0: not yet
+     * measured */
     osh_layer_share *shares;
     size_t n_shares;
     bool asked;

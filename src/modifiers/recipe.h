@@ -30,7 +30,7 @@ typedef struct osh_recipe_flags {
     // bits and group size of weights; 0: as in the scheme; group_size < 0: one scale for each row
     int64_t num_bits, group_size;
     const char *symmetric;        // "true" or "false"; NULL: as in the scheme
-    // name of the output head, which is ignored unless a target has this name; NULL: no head
+    /* name of the output head, which is ignored unless a target has this name; NULL: no head */
     const char *head;
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,

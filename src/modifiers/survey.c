@@ -149,8 +149,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
 }
 
 typedef struct costs { // own: [I] costs of a squared rounding error in each column
-    // weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
-    // input are NULL if all candidates round inputs in the same way
+    /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
+     * input are NULL if all candidates round inputs in the same way */
     float *weight, *diag, *input;
     int n;                        // number of Linears that read the input
 } costs;

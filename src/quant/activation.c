@@ -239,7 +239,7 @@ typedef struct fake {
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // true: scale and zero point are not computed from x
-    // view: scale and zero point of each head (a segment); NULL: `code` has them
+    /* view: scale and zero point of each head (a segment); NULL: `code` has them */
     const osh_tensor *scales, *zeros;
     float global; // global scale, to which the scales are relative; 0: no global scale
 } fake;

@@ -13,7 +13,7 @@ typedef struct osh_qparams {
     osh_tensor *scale; // own: [rows, cols] or [1] (tensor) in the weight's dtype; tensor_group: FP8
     osh_tensor *zero;  // own: I8, shape of `scale`; NULL: symmetric
     float global;      // tensor_group: codes are multiplied by scale / global; other strategies: 0
-    // view, input: [I] importance of the input channels in a search; NULL: all are equal
+    /* view, input: [I] importance of the input channels in a search; NULL: all are equal */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);

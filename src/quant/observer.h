@@ -19,8 +19,8 @@ typedef struct osh_range_search {
     double expand, grid, norm;
     int64_t steps, patience; // the search ends after `patience` steps in which no range of the
                              // tensor became better
-    // true: errors are weighted by the mean square of the input channel, and computed in f32
-    // instead of the weight's dtype
+    /* true: errors are weighted by the mean square of the input channel, and computed in f32
+     * instead of the weight's dtype */
     bool weighted;
 } osh_range_search;
 

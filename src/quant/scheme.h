@@ -63,8 +63,8 @@ typedef struct osh_q_scheme { // a config group
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
     char format[32]; // "": osh_format_infer chooses the format
-    // view: JSON of the group in the config of a quantized source, which is printed unchanged;
-    // NULL: the arguments are printed
+    /* view: JSON of the group in the config of a quantized source, which is printed unchanged;
+     * NULL: the arguments are printed */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -153,8 +153,8 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, co
 typedef struct osh_q_beside {
     const osh_q_args *cache;            // kv_cache_scheme; NULL: null is printed
     const osh_q_transforms *transforms; // NULL: none
-    // [n_layers] number of experts of each decoder layer, < 0: no experts; NULL: no expert was
-    // pruned
+    /* [n_layers] number of experts of each decoder layer, < 0: no experts; NULL: no expert was
+     * pruned */
     const int *experts;
     int n_layers;
 } osh_q_beside;

@@ -134,7 +134,7 @@ typedef struct search {
     osh_range_search rule;
     const osh_q_kernels *k;
     osh_dtype dt; // dtype of the errors
-    // w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales
+    /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
     int64_t chunk, n_chunks;        // bands (rows that share scales) of a chunk; strategy tensor:
                                     // values of a chunk

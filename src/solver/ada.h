@@ -30,8 +30,8 @@ typedef struct osh_ada_rule {
                           // the term
     double warm;          // share of the steps, at the beginning, without rounding term and early
                           // stops
-    // a block of rows stops when its loss (OSH_ADA_ROUND: rounding term), averaged over this many
-    // steps, no longer falls; 0: never
+    /* a block of rows stops when its loss (OSH_ADA_ROUND: rounding term), averaged over this many
+     * steps, no longer falls; 0: never */
     int64_t window;
     bool selective;       // true: a row is rounded to nearest if learning does not lower the loss
                           // of the row
@@ -47,7 +47,7 @@ typedef struct osh_ada_args {
     const float *shift;   // [I, I] S; NULL: 0
     double n_tokens;      // T
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
-    // [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales
+    /* [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
     int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
@@ -55,8 +55,8 @@ typedef struct osh_ada_args {
     osh_dtype dtype;      // dtype in which scales are stored
     bool keep_zeros;      // weights that are 0 stay 0
     int64_t period;       // steps between two points of the curve
-    // [osh_ada_points] result: loss before a step; after the warm start it includes the rounding
-    // term
+    /* [osh_ada_points] result: loss before a step; after the warm start it includes the rounding
+     * term */
     double *curve;
     double *nearest, *learned; // [O] results: T times the loss of a row with the given codes, and
                                // with the learned codes
@@ -76,16 +76,16 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     int64_t period;         // steps between two points of the curve
     uint64_t seed;          // seed of all random numbers (--seed)
     osh_ada_kind kind;      // learning method of all weights of the block
-    // true: the loss is a sum over the elements of a token; false: a mean over elements
+    /* true: the loss is a sum over the elements of a token; false: a mean over elements */
     bool sum;
     // learning stops when the mean loss over this many steps no longer falls; 0: never
     int64_t window;
     double warm;            // share of the steps, at the beginning, without early stops
-    // true: the block is rounded to nearest if learning does not lower the loss of all samples
+    /* true: the block is rounded to nearest if learning does not lower the loss of all samples */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
-    // `rate` is the learning rate if the error of rounding to nearest exceeds `above`; above 0:
-    // never
+    /* `rate` is the learning rate if the error of rounding to nearest exceeds `above`; above 0:
+     * never */
     double above, rate;
     // probability that an element of the input is from the quantized model, not from the original
     // model

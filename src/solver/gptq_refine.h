@@ -27,7 +27,7 @@ typedef struct osh_gptq_refine_args {
     const int32_t *perm;   // [I] column at each position of the solving order; NULL: file order
     int8_t *codes;         // [O, I] input and output, file order (integer types: signed code;
                            // floating types: the byte)
-    // [scale rows, scale columns] input and output; zero NULL: symmetric
+    /* [scale rows, scale columns] input and output; zero NULL: symmetric */
     float *scale, *zero;
     int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
     osh_scale_rule rule;   // q - z and w^ are also rounded to rule.dtype

@@ -30,8 +30,8 @@ typedef struct osh_gptq_solve_args {
     bool fp8;             // true: a floating type
     osh_dtype dq_dtype;   // dtype to which q - zp and (q - zp) scale are rounded
     double *loss;         // [O] output: sum over columns of err^2 / 2
-    // true: a weight that is 0 in w gets the code of 0, although errors of other columns change the
-    // weight (not on a device)
+    /* true: a weight that is 0 in w gets the code of 0, although errors of other columns change the
+     * weight (not on a device) */
     bool keep_zeros;
     /* true: computes only the loss of rounding to nearest, and only for rows for which
      * osh_gptq_judges is true. Writes no codes (not on a device). */

@@ -7,7 +7,7 @@
 typedef struct osh_tune_rule {
     int64_t steps, rows;    // steps 0: no tuning; rows: number of samples in a step
     double code_rate, rate; // learning rate of codes; of scales and norms, relative to their values
-    // true: tuning may be skipped or shortened, if it does not suit the model or takes too long
+    /* true: tuning may be skipped or shortened, if it does not suit the model or takes too long */
     bool may;
 } osh_tune_rule;
 
@@ -18,7 +18,7 @@ typedef struct osh_tune_step { // one step for all weights
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    // [O, I]: codes as real numbers; Adam's means; dL/dw, which a step sets to 0
+    /* [O, I]: codes as real numbers; Adam's means; dL/dw, which a step sets to 0 */
     float *v, *mean, *square, *grad;
     float *s0;                       // [O, G] scales at the start
     float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)

@@ -20,8 +20,8 @@ typedef struct refine_job {
     int64_t rows, n_tiles, groups;
     bool all;                  // all rows of several tiles share one row of scales
     int from, to;              // the current pass does steps [from, to)
-    // own: [n_steps + 2, tiles] losses before the first step, after each step, and with all weights
-    // 0
+    /* own: [n_steps + 2, tiles] losses before the first step, after each step, and with all weights
+     * 0 */
     double *loss;
     double *sums;              // own, if `all`: [tiles, groups (groups + 1)] A and b of the fit of
                                // scales

@@ -18,7 +18,7 @@ typedef struct osh_panel {
     float *zeros;        // [n, rows] not 0: the weight must become 0; NULL: no weight must become 0
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // [n, STRIP] scratch
-    // true: w contains errors of rounding to nearest; only ne is written, not q and w
+    /* true: w contains errors of rounding to nearest; only ne is written, not q and w */
     bool nearest;
     osh_grid grid;
     osh_dtype dtype;     // dtype to which q - zero and (q - zero) scale are rounded

@@ -33,7 +33,7 @@ typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
 typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are on the device
-    // group: columns that share a scale; groups: number of scales of a row
+    /* group: columns that share a scale; groups: number of scales of a row */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
@@ -41,8 +41,8 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
     const bool *dead;       // [I]; NULL: no dead columns
     const float *h;         // [I, I]
     const float *values;    // [256] value of each code
-    // [n, I]: q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the kept values; next:
-    // (w^ - w) H of the proposed values
+    /* [n, I]: q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the kept values; next:
+     * (w^ - w) H of the proposed values */
     float *q, *d, *g, *next;
     float *scale, *zero;    // [n, groups] proposed scales and zero points
     float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points

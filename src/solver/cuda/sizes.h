@@ -15,7 +15,7 @@ typedef struct osh_gptq_panel { // some rows of one weight; all pointers are vie
     const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if
                                // symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
-    // [I] position in solving order of each column; a negative value ~position marks a dead column
+    /* [I] position in solving order of each column; negative (~position): a dead column */
     const int32_t *place;
     const float *u;            // [I, I]
     int64_t row, n_rows, row_block, n_cols; // first row; number of rows of the panel; rows that
