@@ -195,8 +195,8 @@ static size_t apart_run(const gptq *g, const osh_linear_job *j)
 }
 
 /* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory: the maximum over all runs of at_once jobs. kept: bytes of data that exists during all
- * jobs. */
+ * in memory: the maximum over all sequences of at_once jobs. kept: bytes of data that exists during
+ * all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {

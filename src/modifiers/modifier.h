@@ -242,8 +242,8 @@ struct osh_modifier_type {
      * which compress works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
-    /* Returns the bytes of compress_groups for n groups that are like `like`. *device as for
-     * `needs`. */
+    /* Returns the bytes that compress_groups needs for n groups with the shapes of `like`. *device
+     * as for `needs`. */
     size_t (*needs_groups)(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                            size_t *device);
 

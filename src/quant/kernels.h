@@ -34,8 +34,8 @@ typedef struct osh_q_kernels {
      * elements, which may be less than n; the caller computes the rest. */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
-    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. For E2M3
-     * zero is not added, so -0 stays -0. */
+    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. An E2M3
+     * code has the sign of x, so the code of -0 is -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale). */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);

@@ -67,8 +67,8 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
 /* Fails if there is no observer with this name. The error message lists all names. `where`: start
  * of the message. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
-/* Fails if the observer does not support the other arguments, if a key of observer_kwargs is
- * unknown, or if the value of a key is out of range. */
+/* Fails if the observer of `a` does not support the arguments `a`, or if a key of observer_kwargs
+ * is unknown or the value of the key is out of range. */
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where);
 /* Returns the value of a key of observer_kwargs, or the default value of the key. */
 double osh_observer_value(const osh_q_args *a, const char *key);

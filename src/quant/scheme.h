@@ -32,7 +32,7 @@ typedef enum {
     OSH_ACTORDER_UNSET,
     OSH_ACTORDER_STATIC,
     OSH_ACTORDER_WEIGHT
-} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the given word
+} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the word of the recipe
 
 enum { OSH_Q_KWARGS = 8 };
 typedef struct osh_q_kwarg { // an item of observer_kwargs as in the recipe

@@ -33,7 +33,7 @@ enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // last values, fewer than a group
+    float tail[GROUP]; // values that do not yet fill a group of vectors
     int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values of a vector
     int power;
     int64_t i; // number of groups so far

@@ -45,7 +45,7 @@ typedef struct osh_ada_args {
     const osh_tensor *w;  // [O, I]
     const float *h;       // [I, I] H, symmetric
     const float *shift;   // [I, I] S; NULL: 0
-    double n_tokens;      // T
+    double n_tokens;      // T: number of tokens
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
     /* [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales */
     float *scale;

@@ -74,7 +74,7 @@ typedef struct osh_refine_row {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
     int64_t n;     // number of rows
-    double *w, *q; // [n, I] target; values of the grid
+    double *w, *q; // [n, I]: w: target; q: values of the grid
     float *s, *z;  // [groups]
 } osh_refine_row;
 /* ---- gptq_pull.c ---- */

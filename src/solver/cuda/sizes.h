@@ -54,7 +54,7 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 /* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
-/* ---- gptq_scales.cu, gptq_refine.cu: refine_sizes.c ---- */
+/* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
