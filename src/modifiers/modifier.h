@@ -54,7 +54,7 @@ struct osh_linear_job { // one Linear to quantize
                                 // of the input needs it
     osh_tensor *target;         // own, temporary, in the same memory as the Hessian: F32 [O, I]
                                 // weight that a solve approximates; NULL: w
-    bool keep_w;                // w must not change, even if the modifier propagates
+    bool keep_w;                // true: w must not change, even if the modifier propagates
     bool pruned;                // zeros of w must remain 0, and w must become the dequantized
                                 // weight, even if the modifier does not propagate
     double sparsity;            // for a modifier that prunes: fraction of the weights that becomes
@@ -73,7 +73,7 @@ struct osh_linear_job { // one Linear to quantize
     int64_t n_tokens;           // number of tokens of the statistics
     bool apart;                 // first job of a call: true if there is memory for osh_jobs_at_once
                                 // jobs; other jobs: not used
-    bool pack;                  // codes may be packed, because the output is pack-quantized
+    bool pack;                  // true: codes may be packed, because the output is pack-quantized
     bool packed;                // result: codes are packed
     void *codes;                // own, result: [O, I] bytes, or if `packed` the bytes of the first
                                 // output tensor; NULL: the codes are in `room`
@@ -215,7 +215,7 @@ struct osh_modifier_type {
     osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     void (*learned)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     /* Returns the probability that an element of an input is taken from the quantized model and not
-     * from the original. NULL: 1. */
+     * from the original model. NULL: 1. */
     double (*share)(const osh_modifier *m);
     // true: the modifier gives the same result for bands of rows as for the whole weight. With
     // strategy block a band has whole blocks.

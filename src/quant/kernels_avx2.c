@@ -280,8 +280,7 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // 0 / 0 is NaN: the zero point becomes
-                                                             // 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // NaN (0 / 0) becomes the zero point 0
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));

@@ -9,8 +9,8 @@
 typedef struct osh_observer_key { // a key of observer_kwargs
     const char *name;             // NULL ends the list
     double dflt, min, max;
-    bool whole;                   // the value must be an integer
-    bool idle;                    // the key is accepted but has no effect
+    bool whole;                   // true: the value must be an integer
+    bool idle;                    // true: the key is accepted but has no effect
 } osh_observer_key;
 
 /* A search for the best range. Step i tries the first range times expand (1 - i / grid). The result

@@ -53,7 +53,7 @@ typedef struct osh_ada_args {
     int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
-    bool keep_zeros;      // weights that are 0 stay 0
+    bool keep_zeros;      // true: a weight that is 0 remains 0
     int64_t period;       // steps between two points of the curve
     /* [osh_ada_points] result: loss before a step; after the warm start it includes the rounding
      * term */

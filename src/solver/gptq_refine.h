@@ -99,7 +99,7 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        for (int64_t j = 0; j <= i; j++) { // row i of L with A = L L^T, stored over A
+        for (int64_t j = 0; j <= i; j++) { // row i of L, where A = L L^T; overwrites row i of A
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
             if (i == j && !(sum > 0)) return false;

@@ -56,7 +56,7 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
     return row % osh_gptq_judge_step(O) == 0;
 }
 /* Solves tiles of rows on all threads. Each thread has one tile of the weight in f32. The lower
- * triangle of a->u must contain the transpose of the upper one. */
+ * triangle of a->u must contain the transpose of the upper triangle. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 // reference version: plain loops
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a);

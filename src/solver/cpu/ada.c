@@ -105,8 +105,8 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Sets e to w^ - w for the codes of rows [row, row + n), and loss[r] of these rows to T times the
- * loss. */
+/* Sets e to w^ - w for the codes of rows [row, row + n), and loss[r] of each of these rows to T
+ * times its loss. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -122,7 +122,7 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
     for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
 }
 
-/* Loads weights and scales of rows [row, row + n), computes C, and sets the numbers to learn to
+/* Loads weights and scales of rows [row, row + n), computes C, and sets the learned numbers to
  * their first values. */
 static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {

@@ -213,7 +213,8 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // because z = lo + a low / s
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s depends on s, so ds
+                                                         // gets a term of dz
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
         m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));

@@ -18,7 +18,7 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all;                  // all rows of several tiles share one row of scales
+    bool all;                  // true: all rows of several tiles share one row of scales
     int from, to;              // the current pass does steps [from, to)
     /* own: [n_steps + 2, tiles] losses before the first step, after each step, and with all weights
      * 0 */
@@ -135,9 +135,9 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* ---- steps ---- */
 
-/* Decides on the result of a step for rows [r, r + n), which share scales if n > 1. If the sum of
- * the losses did not rise, keeps the result and returns true. Otherwise restores the rows and
- * returns false. */
+/* Keeps or undoes a step for rows [r, r + n), which share scales if n > 1. If the sum of the losses
+ * did not rise, keeps the result and returns true. Otherwise restores the rows and returns
+ * false. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);

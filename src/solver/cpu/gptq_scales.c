@@ -12,7 +12,7 @@ enum { ROWS = 64 };
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
     int64_t rows, across; // rows: capacity of a tile; across: number of groups of a row
-    bool all;             // all rows share one row of scales
+    bool all;             // true: all rows share one row of scales
     float *room;          // own: [threads, scales_room_floats]
     float *lo, *hi;       // own, if `all`: [tiles, across] range of each group; after pass 0 the
                           // first `across` elements are the minimum and the maximum over all tiles

@@ -142,7 +142,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // now the corner is loaded
+        __syncthreads(); // all threads have stored their part of `corner`
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
         __syncthreads(); // all threads have read corner and strip
     }
