@@ -241,8 +241,7 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
             OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
         if (a->strategy == OSH_Q_ATTN_HEAD)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: strategy attn_head is for queries, keys and values, not for weights",
-                     where);
+                     "%s: strategy attn_head is for what attention reads, not for weights", where);
         if (a->dynamic != OSH_Q_STATIC)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: dynamic weights are not supported, want dynamic: false", where);
