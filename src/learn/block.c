@@ -1,5 +1,5 @@
-/* block.c - draws samples, runs them forward and backward through a block, and changes the codes of
- * its Linears. */
+/* block.c - optimizes the codes of a block's Linears: draws samples, runs the samples forward and
+ * backward through the block, and does a step. */
 #include "learn/block.h"
 
 #include <string.h>
@@ -8,29 +8,30 @@
 #include "graph/back.h"
 
 enum { BIAS = 5 }; // number of arrays of a bias
-/* Most tokens that are run through the block together, unless one sample has more. */
+/* Largest number of tokens in a batch, unless one sample has more tokens. */
 enum { TOKENS = 2048 };
 
 typedef struct block_bias { // bias of a Linear, as f32
-    osh_ada_vector v; // own: v.x; the other arrays follow it in the same block of memory
+    osh_ada_vector v; // own: v.x; the other arrays of v are in the same block of memory
     float *first;     // view: the original bias, stored after the arrays of v
 } block_bias;
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns], including their arrays
-    osh_ada_learner **of; // own [n_learns], each own: the learners
+    block_bias *biases;   // own [n_learns], with their arrays
+    osh_ada_learner **of; // own [n_learns]: the learners, each own
     int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
-                          // the weight does not learn
-    bool *wants, *none; // own: wants [weights]: true if the weight learns; none [values]: all false
+                          // not optimized
+    bool *wants, *none; // own: wants [weights]: true for optimized weights; none [values]: all
+                        // false
     bool *placed;         // own [weights]: true if the gradient of the weight is written directly
                           // to the learner
     osh_tensor **dv;      // own [values]: gradients during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
     int64_t next, drawn;  // next: next index in `order`; drawn: number of shuffles so far
-    int32_t *ids;         // own: tokens of the samples that are run together
-    int64_t *offsets;     // own [samples of a step + 1]
-    bool judging;         // no gradients are computed
+    int32_t *ids;         // own: tokens of the current batch
+    int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
+    bool judging;         // true: only the loss is computed, no gradients
     int64_t step;         // number of the current step
 } learning;
 
@@ -44,7 +45,7 @@ static int64_t block_step_samples(const osh_block *b)
     return b->rule.samples < b->data->n ? b->rule.samples : b->data->n;
 }
 
-/* Returns the most tokens that are run through the block together. */
+/* Returns the largest number of tokens of a batch. */
 static int64_t block_most_tokens(const osh_block *b)
 {
     int64_t longest = 0, n = 0;
@@ -54,7 +55,7 @@ static int64_t block_most_tokens(const osh_block *b)
     return n < TOKENS ? n : longest > TOKENS ? longest : TOKENS;
 }
 
-/* True if the samples of any step fit in one batch, whichever are drawn. */
+/* True if the samples of every step fit into one batch. */
 static bool block_is_whole(const osh_block *b)
 {
     int64_t longest = 0;
@@ -119,7 +120,7 @@ done:
     return rc;
 }
 
-/* Writes the learned or the original bias of Linear i to the weights. */
+/* Writes the learned or the original bias of Linear i to b->w. */
 static void bias_show(const learning *l, int i, bool learned)
 {
     const block_bias *x = &l->biases[i];
@@ -151,7 +152,7 @@ done:
 
 /* ---- samples ---- */
 
-/* Draws the samples of the next step. They begin at order[*first]. */
+/* Draws the samples of the next step: those from order[*first] on. */
 static void learning_draw(learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
@@ -168,8 +169,8 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a tensor with rows of kind k (osh_block.rows) of the n samples from order[first] on. The
- * caller frees it. */
+/* Makes a tensor with the rows of kind k (osh_block.rows) of the n samples from order[first] on.
+ * The caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {
@@ -192,7 +193,8 @@ done:
     return rc;
 }
 
-/* Replaces the elements of input k that this step takes from the original model. */
+/* Replaces some elements of input k, drawn for this step, by those of the original model
+ * (rule.share). */
 static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
@@ -210,8 +212,8 @@ done:
     return rc;
 }
 
-/* Makes a batch, with inputs, of the first samples of [first, end) of `order`: as many as are run
- * together. */
+/* Makes a batch, with inputs, of samples order[first], order[first + 1] ... before order[end], up
+ * to TOKENS tokens. */
 static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
                                      int64_t end)
 {
@@ -240,7 +242,8 @@ done:
 
 /* ---- a step ---- */
 
-typedef struct slope { // gradient of the loss by one value
+typedef struct slope { // computation of dy, the gradient of the loss with respect to a compared
+                       // value y
     const osh_tensor *y, *y0;
     float *dy;
     double *sums; // own [rows]
@@ -270,8 +273,8 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
-/* Computes dv of the compared values and adds their part of the loss to *loss. `elements` is their
- * number in the whole step. */
+/* Computes l->dv, the gradient, of all compared values, and adds the losses of the batch to *loss.
+ * elements: divisor of the step's loss (learning_loss_divisor). */
 static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
                                    double elements, double *loss)
 {
@@ -335,8 +338,7 @@ static double block_out_width(const osh_block *b)
     return width;
 }
 
-/* Returns the number by which the sum of the losses of samples [first, end) of `order` is
- * divided. */
+/* Returns the divisor of the sum of squared errors over samples [first, end) of `order`. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
@@ -345,8 +347,8 @@ static double learning_loss_divisor(const learning *l, int64_t first, int64_t en
     return l->b->rule.sum ? tokens : tokens * block_out_width(l->b);
 }
 
-/* Computes the loss of samples [first, end) of `order`, and the gradients of the weights that
- * learn. */
+/* Computes the loss of samples [first, end) of `order`, and unless l->judging the gradients of the
+ * optimized weights. */
 static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -372,8 +374,8 @@ done:
     return rc;
 }
 
-/* Computes the loss of all samples with the learned weights, or with weights rounded to nearest. It
- * sets l->order to the order of the samples in the data. */
+/* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
+ * Overwrites l->order with the order of the samples in the data. */
 static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -397,8 +399,8 @@ done:
     return rc;
 }
 
-/* Computes the loss with weights rounded to nearest before the first step, and chooses the learning
- * rate that depends on it. */
+/* Before the first step: computes the loss with weights rounded to nearest, if the rule needs this
+ * loss, and chooses the learning rate. */
 static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
@@ -414,7 +416,8 @@ done:
     return rc;
 }
 
-/* Does step t. *loss is the loss of its samples with AdaRound's term; early_stop uses *watched. */
+/* Does step t. *loss: loss of the step's samples, with AdaRound's rounding term. *watched: loss or
+ * rounding term for early stops. */
 static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
                                      double *watched)
 {
@@ -441,7 +444,8 @@ done:
     return rc;
 }
 
-/* Sets codes, scales and weights to the result. */
+/* Decides whether the learned codes are kept, and sets codes, scales, weights and biases to the
+ * result. */
 static osh_status learning_conclude(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* tune.c - tunes the codes, scales and norms of a quantized model by its KL divergence from the
- * original. */
+/* tune.c - tunes the codes, scales and norms of a quantized model to lower the KL divergence from
+ * the original model. A row is one sample of the data. */
 #include "learn/tune.h"
 
 #include <math.h>
@@ -10,9 +10,12 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // WARM: steps of the warm start; HELD: one of HELD rows is held back
-enum { SMALL_BYTES = 1 << 16 }; // small blocks, which are not listed here one by one
-#define FROM_CODE 0.4f // largest difference between a learned code and the code at the start
+enum { WARM = 4, HELD = 8 }; // WARM: steps of the warm start; HELD: one of HELD rows is used for
+                             // validation, not for learning
+enum { SMALL_BYTES = 1 << 16 }; // allowance for small allocations that tune_kept_bytes does not
+                                // count one by one
+#define FROM_CODE 0.4f // largest difference, at the start, between v (a code as a real number) and
+                       // the code
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
@@ -20,9 +23,9 @@ typedef struct learner { // the learning state of a weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: memory of all floats of c or n
+    float *room;       // own: memory of all float arrays of c or n
     int8_t *zero;      // own: zero points of c
-    int8_t *start;     // own: codes at the start
+    int8_t *start;     // own: codes before tuning
 } learner;
 
 struct osh_tune {
@@ -32,15 +35,15 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own: wants [weights]: true if the weight learns; in [values]: all false
+    bool *wants, *in;    // own: wants [weights]: true for tuned weights; in [values]: all false
     osh_tensor **hidden; // own [rows]: hidden values of the original model
-    osh_tensor *head;    // view: the head of both models
-    int64_t n_train;     // number of rows for learning; all other rows are held back
+    osh_tensor *head;    // view: weight of the output head, equal in both models
+    int64_t n_train;     // number of rows for learning; all other rows are for validation
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* Kinds of the lists of osh_tune. osh_tune_new allocates them, osh_tune_free frees them, the plan
- * counts them. */
+/* The lists of osh_tune, with the kind of their length. osh_tune_new allocates them, osh_tune_free
+ * frees them, osh_tune_bytes counts them. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -137,7 +140,7 @@ done:
     return rc;
 }
 
-/* Sizes of the arrays of one learner, in elements. Both the run and the plan use them. */
+/* Sizes of the arrays of one learner, in elements, for allocation and for osh_tune_bytes. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
 static int64_t tune_norm_floats(int64_t n) { return 5 * n; }
@@ -159,21 +162,21 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // used only for the sizes of its members
+    const learner *l = NULL; // NULL: used only in sizeof
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
 }
 
-/* Makes the learner of a norm's weight, unless an earlier node with this weight has already made
- * it. */
+/* Makes the learner of a norm's weight, unless an earlier node has the same weight and its learner
+ * exists. */
 static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
     osh_status rc = OSH_OK;
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // two nodes share the weight
+    if (l->role != FIXED) goto done; // several nodes share the weight
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
@@ -236,7 +239,8 @@ static int64_t tune_row_tokens(const osh_tune *t, int64_t row)
     return t->data->offsets[row + 1] - t->data->offsets[row];
 }
 
-/* Runs a row forward. `keep` marks the values that stay; NULL: all. */
+/* Runs a row forward through the model. keep [values]: true for values that remain in *b; NULL:
+ * all. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -249,7 +253,8 @@ done:
     return rc;
 }
 
-/* Computes the hidden values of the original model for each row. */
+/* Sets t->hidden to the hidden values of each row. t->w must be the weights of the original
+ * model. */
 static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
 {
     osh_status rc = OSH_OK;
@@ -307,8 +312,8 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Adds up the divergences of the tokens of b. The last token is left out, because no token follows
- * it. */
+/* Adds the KL divergences of the tokens of b to *sum, except that of the last token, which has no
+ * next token. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
@@ -318,8 +323,8 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
-/* Return the shapes of the tensors of a backward pass, by which they are allocated and counted: the
- * factor of each token, and the gradient. */
+/* Return the shapes of two tensors of a backward pass over n tokens: the factors of the tokens, and
+ * the gradient of the hidden values. Used for allocation and for osh_tune_bytes. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};
@@ -337,8 +342,8 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient of the row's divergences by the hidden values. Each token but the last has
- * the factor `part`. */
+/* Computes the gradient of the row's KL divergences with respect to the hidden values. Each token
+ * except the last has the factor `part`. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
@@ -367,8 +372,8 @@ static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_t
     return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
 }
 
-/* Runs a row forward and backward and adds up its gradients. Its divergences are added to *loss
- * unless `loss` is NULL. */
+/* Runs a row forward and backward and adds the gradients to those of the tuned weights. If `loss`
+ * is not NULL, adds the KL divergences of the row to *loss. */
 static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -396,7 +401,7 @@ static double tune_rate_part(int64_t at, int64_t n)
     return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
-/* Does step `at` for all weights that learn. */
+/* Changes all tuned weights in step `at`. */
 static osh_status tune_move(osh_ctx *cx, osh_tune *t, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -412,8 +417,8 @@ done:
     return rc;
 }
 
-/* Does step `at`. *loss, unless `loss` is NULL: mean divergence per token of its rows before the
- * step. */
+/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per token, over the
+ * rows of the step, before the step. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -429,7 +434,7 @@ done:
     return rc;
 }
 
-/* Computes the mean divergence per token of the held-back rows. */
+/* Computes the mean KL divergence per token of the validation rows. */
 static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
 {
     osh_status rc = OSH_OK;
@@ -486,7 +491,7 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns the gross bytes that stay in memory from beginning to end. */
+/* Returns the bytes (gross) that are allocated from osh_tune_new to osh_tune_free. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)
 {
@@ -507,14 +512,14 @@ static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, cons
 
 static size_t tune_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Computes the peak for one row of n_tokens tokens: the forward pass with all values, the
- * divergence and its gradient, and the backward pass. */
+/* Computes the peak of the bytes for one row of n_tokens tokens: the forward pass with all values,
+ * the KL divergence and its gradient, and the backward pass. */
 static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants,
                                  int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run [nodes]; the others
-                                                                 // [values]
+    // own: run [nodes]; all others [values]
+    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t back = 0, forth = 0, values = 0, made = shaped_bytes(tune_grad_shape(g, n_tokens));

@@ -1,11 +1,11 @@
-/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes learn from the output of
- * a layer (solver/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and
- * of LLM Compressor.
+/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes are optimized so that the
+ * output of a layer stays close to a target (solver/ada.h has the formulas). The arguments are
+ * those of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
- * Learning by Linear needs H = X^T X, GPTQ's statistic, and with target 'original' also (X0 - X)^T
- * X. The loss over all inputs is computed from these. So no input is stored, a step uses all
- * samples, and there are no random numbers. Scales and zero points are those of rounding to
- * nearest, except the scales that AdaQuant learns. */
+ * Learning by Linear needs H = X^T X, the statistic of GPTQ, and with target 'original' also (X0 -
+ * X)^T X. The loss over all inputs is computed from these matrices. So no input is stored, a step
+ * uses all samples, and there are no random numbers. Scales and zero points are those of rounding
+ * to nearest, unless AdaQuant or AutoRound learns them. */
 #include "modifiers/modifier.h"
 #include "solver/ada.h"
 #include "math/grid.h"
@@ -21,11 +21,13 @@ typedef struct ada { // arguments of the modifier
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    double beta[2];      // ada_key(), not the table, reads this and the next
-    // lr_adjust: rate [1] if the error of the first step exceeds [0]; [1] 0: off
+    double beta[2];      // ada_key() reads beta and adjust, because the field table cannot express
+                         // lists
+    /* lr_adjust: adjust[1] is the learning rate if the error of rounding to nearest exceeds
+     * adjust[0]; adjust[1] 0: not used */
     double adjust[2];
-    bool minmax;         // AutoRound: ranges of groups learn too
-    char *unit;          // own: the unit that learns together
+    bool minmax;         // AutoRound: the ranges of groups are also learned
+    char *unit;          // own: "auto", "block" or "linear": the output that codes are learned from
     osh_block_rule block;
 } ada;
 
@@ -148,22 +150,22 @@ static osh_ada_kind ada_kind_of(const osh_modifier *m)
 
 /* ---- keys ---- */
 
-/* Keys of Quark that are refused, and the reasons. */
+/* Keys of Quark that cause an error, with the reason in the message. */
 static const char *const refused[][2] = {
-    {"data_size", "a step takes all samples: want --num-calibration-samples"},
-    {"dynamic_batch", "a step takes all samples at once: want it left out"},
-    {"output_qdq", "outputs are not quantized by this version: want it left out"},
-    {"output_index", "what is compared is a Linear's output: want it left out"},
-    {"target_op_type", "what is quantized are Linears: want targets"},
-    {"ref_model_path", "the reference is the model itself: want it left out"},
-    {"parallel", "inputs that ignore what earlier layers became are --propagate-error false"},
-    {"optim_device", "it runs on the CPU: want it left out"},
-    {"infer_device", "where the model runs is --device"},
-    {"cache_dir", "where files of the run lie is --scratch-dir"},
-    {"num_workers", "threads that read values of the disk tier are --num-workers"},
-    {"pin_memory", "page-locked memory of values is --pin-memory"},
-    {"use_gds", "a GPU that reads values of the disk tier itself is --use-gds"},
-    {"select_max_mem_layer", "the largest subgraph alone is --only-largest-layer"},
+    {"data_size", "a step uses all samples: want --num-calibration-samples"},
+    {"dynamic_batch", "a step uses all samples at once: remove the key"},
+    {"output_qdq", "outputs are not quantized by this version: remove the key"},
+    {"output_index", "the compared output is that of a Linear: remove the key"},
+    {"target_op_type", "only Linears are quantized: want targets"},
+    {"ref_model_path", "the reference is the model itself: remove the key"},
+    {"parallel", "use --propagate-error false for inputs without the errors of earlier layers"},
+    {"optim_device", "learning runs on the CPU: remove the key"},
+    {"infer_device", "use --device to choose where the model runs"},
+    {"cache_dir", "use --scratch-dir for the directory of temporary files"},
+    {"num_workers", "use --num-workers for the threads that read values of the disk tier"},
+    {"pin_memory", "use --pin-memory for page-locked memory of values"},
+    {"use_gds", "use --use-gds to let the GPU read values of the disk tier"},
+    {"select_max_mem_layer", "use --only-largest-layer to run only the largest subgraph"},
 };
 
 static osh_status read_pair(osh_ctx *cx, double to[2], const osh_yaml *v, const char *key,
@@ -194,9 +196,9 @@ static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
         osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
                 v->line, key,
-                *key == 'f' ? "what is drawn is the same each time, and by block follows --seed"
-                            : "sums over the inputs are kept, and no input; where values between "
-                              "subgraphs rest is --mem-opt-level");
+                *key == 'f' ? "random numbers are always the same; for unit block, see --seed"
+                            : "no inputs are stored, only sums over them; for values between "
+                              "subgraphs, see --mem-opt-level");
         return OSH_OK;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -213,10 +215,10 @@ static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
 {
     static const char *const nothing[][2] = {
         {"enable_torch_compile", "nothing is compiled"},
-        {"device_ids", "it runs on the CPU"},
+        {"device_ids", "learning runs on the CPU"},
         {"disable_opt_rtn",
-         "learning begins with what rounding to nearest gives, and without steps that is the "
-         "result: ranges that are searched are observer: imatrix_mse"},
+         "learning begins with rounding to nearest, which is the result without steps: for "
+         "searched ranges, want observer: imatrix_mse"},
     };
     ada *a = m->args;
     char *end = NULL;
@@ -241,7 +243,7 @@ static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_
 {
     if (s->weights.type == OSH_Q_INT) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s learns codes that are whole numbers, and those of %s are none: want "
+                    "%s learns codes that are whole numbers, but %s has float codes: want "
                     "integers",
                     m->type->name, s->group_name);
 }
@@ -251,14 +253,14 @@ static bool targets_original(const ada *a, bool block)
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
-/* Returns the steps of early_stop's window, or 0 if learning never stops early. */
+/* Returns the number of steps of the window of early_stop, or 0 if learning does not stop early. */
 static int64_t window_of(const ada *a)
 {
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
     return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
 }
 
-/* Checks the arguments of learning by block, and makes its rule. */
+/* Checks the arguments of learning by block and sets a->block. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -303,7 +305,7 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
             (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) / (double)a->num_iterations;
     if (a->block.samples && !strcmp(a->unit, "linear"))
         osh_log(cx, OSH_LOG_INFO,
-                "%s: batch_size %lld decides nothing with unit: linear, where each step sees all "
+                "%s: batch_size %lld decides nothing with unit: linear, where each step uses all "
                 "samples",
                 m->type->name, (long long)a->block.samples);
     OSH_TRY(block_resolve(cx, m));
@@ -311,7 +313,7 @@ done:
     return rc;
 }
 
-/* True if the ranges of groups are learned. This needs scales that belong to one row each. */
+/* True if the ranges of groups are learned, which requires that each scale belongs to one row. */
 static bool learns_range(const osh_modifier *m, const osh_q_args *q)
 {
     return is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&
@@ -402,8 +404,8 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* Uses the rate of lr_adjust if the mean squared error of an output that is rounded to nearest is
- * large enough. */
+/* Sets the learning rate to that of lr_adjust if rounding to nearest gives the Linear's output a
+ * mean squared error above m->adjust[0]. */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;
@@ -425,8 +427,9 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
                 a->curve[k]);
 }
 
-/* Sets the losses of the report. If the inputs of the original model differ, the loss is relative
- * to that of the unrounded weight. It may be negative, and it is not a part of a total. */
+/* Sets the losses of the job. With target 'original' a loss is relative to the loss of the
+ * unrounded weight, so it may be negative. Such a loss is not a part of the totals in the
+ * report. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =
@@ -442,8 +445,8 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Makes the arguments for a job whose params and codes are those of rounding to nearest. own:
- * a->scale, a->zero. */
+/* Makes the arguments of osh_ada for a job whose params and codes are rounded to nearest. The
+ * caller frees a->scale and a->zero with args_free. */
 static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
                            osh_ada_args *a)
 {
@@ -507,7 +510,7 @@ done:
     return rc;
 }
 
-/* Makes params and codes of a job, rounded to nearest. */
+/* Makes the params and the codes of a job by rounding to nearest. */
 static osh_status round_to_nearest(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -585,8 +588,8 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     return peak;
 }
 
-/* Returns the operations: for each step a product with H, and about 20 operations for each element,
- * counted as 40. */
+/* Returns the number of operations: for each step and each element of the weight, 2 I for the
+ * product with H, and 80 for about 20 slower operations. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

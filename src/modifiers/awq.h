@@ -1,9 +1,10 @@
-/* awq.h - the interface between the two files of AWQModifier. Only for this directory. */
+/* awq.h - the interface between awq.c and awq_search.c. This header is only for src/modifiers. */
 #ifndef OSH_AWQ_H
 #define OSH_AWQ_H
 #include "modifiers/modifier.h"
 
-/* A point of the grid. Ratio 0 without `duo` means no factors. */
+/* A point of the grid: the exponent r of awq_search.c, with or without duo scaling. Ratio 0 without
+ * `duo` means no factors. */
 typedef struct osh_awq_point { double ratio; bool duo; } osh_awq_point;
 osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid,
                           int n_grid, osh_arithmetic arithmetic);

@@ -1,19 +1,20 @@
-/* awq_search.c - searches AWQ's factors on a grid; statistics give the loss of each point.
+/* awq_search.c - searches AWQ's factors s on a grid of exponents r. The loss of each point is
+ * computed from statistics of the input X.
  *
  *   x[c] = mean |X[., c]|
- *   w[c] = mean over the Linears' rows of |W[., c]| / (largest |W| with the same scale)
+ *   w[c] = mean over all rows of |W[., c]| / (largest |W| that shares the scale)
  *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4;
  *       then s / sqrt(max s min s)
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * Upstream runs the module around the Linears on all inputs for each point of the grid. For a
- * single Linear (o_proj, down_proj) its loss is the same. For q, k, v and for gate and up
- * upstream's loss is that of the output of attention or of the MLP; here it is that of each
- * Linear's output.
+ * single Linear (o_proj, down_proj) its loss is the same. For q, k, v, and for gate and up,
+ * upstream computes the loss of the output of attention or of the MLP; this file computes the sum
+ * of the losses of the Linears' outputs.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
- * sums of bands are added in their order. */
+ * sums of the bands are added in order. */
 #include "base/elementary.h"
 #include "modifiers/awq.h"
 #include "math/blas.h"
@@ -35,10 +36,11 @@ typedef struct search {
     int n_grid;
     osh_arithmetic arithmetic;
     band *bands;    // own
-    int64_t n_bands, n_rows, widest; // n_rows: rows of all quantized Linears; widest: most rows of
-                                     // a band
-    double *sums;   // own: [bands, n] sums, for w
-    float *most;    // own: [bands, n] largest |W| of each column; later [n] of all bands
+    int64_t n_bands, n_rows, widest; // n_rows: number of rows of all quantized Linears; widest:
+                                     // largest number of rows of a band
+    double *sums;   // own: [bands, n] sums over the rows of a band, for w of the formula
+    float *most;    // own: [bands, n] largest |W| of each column in a band; after find_mean the
+                    // first n elements are the largest over all bands
     double *mean;   // own: [n] w of the formula
     float *s;       // own: [grid, n]
     float *global;  // own: [grid] global scales of strategy tensor_group
@@ -75,7 +77,7 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to `sums` the sum over the rows of |W| / (largest |W| with the same scale). rows: F32 [n,
+/* Adds to sums [I] the sum over n rows of |W| / (largest |W| that shares the scale). rows: F32 [n,
  * I]. Each step is rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
@@ -103,7 +105,7 @@ static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
     char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    float *w = NULL, *most = t->most + chunk * I; // own: F32 [n]; view
+    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view [I]
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
     OSH_NEW(cx, w, n);
@@ -168,7 +170,7 @@ static void make_points(search *t)
 
 /* ---- loss ---- */
 
-typedef struct room { // buffers for a band
+typedef struct room { // scratch for one band
     osh_tensor *stored;         // own: [n, I] in the stored dtype
     void *codes;                // own: [n, I]
     float *w, *dw, *product;    // own: [n, I]
@@ -196,7 +198,8 @@ static void band_room_deinit(osh_ctx *cx, room *r)
     osh_free(cx, r->product);
 }
 
-/* Computes dw = Q(w s) / s - w, using stored and codes. */
+/* Sets r->dw to Q(w s) / s - w for point `point` of the grid. r->stored and r->codes are
+ * scratch. */
 static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *d, int point)
 {
     osh_status rc = OSH_OK;
@@ -206,7 +209,8 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    osh_q_observer_plain(&whole); // also if the scheme names another observer
+    osh_q_observer_plain(&whole); // the search rounds with minimum and maximum, even if the scheme
+                                  // names another observer
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);
@@ -224,8 +228,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T) = sum of dW o (dW L), L: the lower triangle of H with everything below the
- * diagonal doubled. */
+/* Returns tr(dW H dW^T), computed as the sum of the elements of dW o (dW L). L is the lower
+ * triangle of H with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};
@@ -263,7 +267,7 @@ done:
     return rc;
 }
 
-/* Finds the point with the least loss. The first of equal ones wins. */
+/* Sets *best to the point of the grid with the smallest loss; the first of several equal points. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -327,7 +331,7 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* For a band: weights (at most F32), codes, dw and product; scales, ranges and zero points, at
-     * most one for each element. */
+    /* Scratch of a band: weights in two dtypes, dw and product (at most F32 each), codes; scales,
+     * ranges and zero points, at most one for each element. */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -1,7 +1,7 @@
 /* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), as
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it. For one input value with Hessian H
- * = X^T X (the reference's factor 2/n cancels, except for dead columns):
+ * Pre-trained Transformers" (arXiv 2210.17323), with the behaviour of
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. For one input value with Hessian H = X^T X
+ * (the reference's factor 2/n cancels, except for dead columns):
  *
  *   - order columns by falling diag H (actorder static; ties by index)
  *   - dead columns (diag 0): diag := 1, weights := 0
@@ -9,14 +9,15 @@
  *   - U upper with U^T U = H^-1
  *   - column loop with U (solver/gptq_solve.h)
  *
- * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears with
- * one input share H, its ordering and U. If H cannot be factored, it is tried with ten times the
- * damping, up to three times (from 0: with 0.01, 0.1 and 1). Then the weight is rounded to nearest,
- * and the job has a message about it.
+ * Scales are computed from the whole, unpermuted weight before the first column is solved. All
+ * Linears with one input share H, the ordering and U. If H cannot be factored, the damping is
+ * multiplied by ten, up to three times (from 0: 0.01, 0.1 and 1). If this also fails, the weight is
+ * rounded to nearest, and the job gets a message.
  *
- * Keys of our own, off by default: scale_search and refine (gptq_scales.h, gptq_refine.h), and
- * target 'original', which solves for W + W S and takes its scales (target.h): errors are then
- * relative to W, the objective to W + W S. */
+ * LLM Compressor does not have these keys, which are off by default: scale_search and refine
+ * (gptq_scales.h, gptq_refine.h), and target 'original'. This target solves for the weight W + W S
+ * with scales of W + W S (target.h). The reported errors are then relative to W, the objective to W
+ * + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/cuda/solver.h"
@@ -49,7 +50,7 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     if (!*known) goto done;
     const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
                             ? v->items[0]
-                            : v; // the value of an enum as Python's yaml writes it
+                            : v; // Python's yaml writes an enum as a list with a tag
     if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
@@ -62,9 +63,10 @@ done:
     return rc;
 }
 
-/* Does the same as resolve_actorder of base.py: if the key is not given, the scheme's value is
- * used. A given value sets that of a scheme without one, and else must be equal to it. "static"
- * means the same as "weight"; the result has the spelling of the modifier. */
+/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py.
+ * Without a value in the modifier, the scheme's value is used. A value in the modifier sets the
+ * value of the scheme, and fails if it is null and the scheme has a value. "static" and "weight"
+ * have the same effect; the scheme gets the modifier's word. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -176,7 +178,7 @@ static osh_status solve_prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, c
         .dq_dtype = osh_gptq_dq_dtype(j),
         .loss = s->loss,
         .keep_zeros = j->pruned,
-        // NULL: osh_job_finish writes w.
+        // If w_out is NULL, osh_job_finish writes the dequantized weight.
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL,
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,
@@ -192,12 +194,13 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // sum over the rows whose loss with rounding to nearest is known
+    double judged = 0; // loss of the solve, summed over the rows whose loss with rounding to
+                       // nearest is known
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    // The other rows are assumed to gain as much.
+    // The ratio of both losses is assumed to be the same in the other rows.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -216,8 +219,8 @@ done:
     return rc;
 }
 
-/* Rounds to nearest, with dead columns set to 0, if there is no factor, as the reference does with
- * Hinv = I. The code of a zero is the zero point. */
+/* Used if there is no factor: rounds to nearest, with dead columns set to 0, like the reference
+ * with Hinv = I. The code of a zero is the zero point. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
 {
@@ -238,8 +241,8 @@ done:
     return rc;
 }
 
-/* Computes the loss of rounding to nearest with H, in the rows of osh_gptq_judges. solve_conclude
- * estimates that of all rows from it. */
+/* Sets j->nearest to the loss of rounding to nearest, over the rows for which osh_gptq_judges is
+ * true. solve_conclude estimates the loss of all rows from this sum. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -256,7 +259,7 @@ done:
     return rc;
 }
 
-/* Makes target, scales and zero points, and allocates the codes. */
+/* Computes the target, scales and zero points of a job, and allocates the codes. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j,
                             bool packed)
 {
@@ -295,7 +298,7 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // jobs of a call that have the same ordering
+typedef struct ordered_jobs { // the jobs of a call whose columns are solved in one order
     const osh_modifier *m;
     const factor *f;
     osh_linear_job *jobs;
@@ -360,12 +363,13 @@ done:
     return rc;
 }
 
-typedef struct collected { // statistics of n_samples samples
-    osh_tensor *h, *shift; // views: shift is D, or NULL
+typedef struct collected { // statistics of an input over n_samples samples
+    osh_tensor *h, *shift; // views: Hessian; OSH_STAT_SHIFT, or NULL
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs of one ordering. The tensors of s are overwritten. */
+/* Solves the jobs with one ordering of columns: by falling diagonal if `ordered`, else file order.
+ * Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {
@@ -406,7 +410,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: copies if both orderings need the tensors
+    osh_tensor *copy[2] = {NULL}; // own: copies of the statistics, if the jobs need both orderings
     int count[2];
     for (int k = 0; k < n; k++)
         jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};

@@ -1,7 +1,8 @@
-/* gptq_groups.c - solves groups of one shape in one call on a device: their Hessians are ordered
- * and factored together, and their weights are panels of the same tiles. The Hessian of an expert's
- * down_proj has 768 columns, too few to fill a GPU. A group without a factor at the first damping
- * is solved alone (gptq_ladder.c). */
+/* gptq_groups.c - solves several groups of jobs in one call on a device. A group is the jobs of one
+ * input, and all groups have equal shapes. All Hessians are ordered and factored together, and all
+ * weights are solved together. This fills a GPU even if matrices are small: the Hessian of an
+ * expert's down_proj has 768 columns. A group whose Hessian cannot be factored with the first
+ * damping is solved alone (gptq_ladder.c). */
 #include "modifiers/gptq.h"
 #include "ops/cuda/cuda.h"
 
@@ -55,7 +56,8 @@ static osh_status gathered_order_chunk(osh_ctx *cx, void *user, int64_t k, int w
                           x->m->args, 0.5f * (float)x->n_samples);
 }
 
-/* Sets f[k].u of all groups whose Hessian can be factored. */
+/* Orders and factors the Hessians of all groups. Sets x->f[k].u if the Hessian of group k can be
+ * factored with the first damping. */
 static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
 {
     osh_status rc = OSH_OK;
@@ -80,7 +82,7 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
                                     int n, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    // own.
+    // own
     gathered x = {
         .groups = groups, .m = m, .n = n, .I = groups->h->shape[0], .n_samples = n_samples};
     osh_gptq_part *parts = NULL; // own

@@ -1,4 +1,4 @@
-/* gptq_ladder.c - computes the factor of one Hessian and one ordering: sorts the columns, damps the
+/* gptq_ladder.c - computes the factor of one Hessian H: sorts the columns, adds damping to the
  * diagonal, and tries larger dampings if H cannot be factored (gptq.c). */
 #include "modifiers/gptq.h"
 #include "solver/cuda/solver.h"
@@ -37,7 +37,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sorts the columns by diag [I], the diagonal of H. */
+/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: sorts the columns by falling
+ * diagonal. */
 static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
@@ -99,8 +100,8 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
     return finite;
 }
 
-/* Stores the parts of H, with the damping with which it was factored, that the search for scales
- * and the steps after the column loop need. */
+/* Stores data for later steps: the damped diagonal in f->h (steps after the column loop), and
+ * f->cost (scale_search ldl). */
 static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
 {
     osh_status rc = OSH_OK;
@@ -136,13 +137,15 @@ done:
     return rc;
 }
 
-/* H in solving order fills the square. The factorization overwrites the lower triangle. If it
- * fails, the next step of the ladder uses the upper triangle. */
+/* h contains H in solving order in both triangles. The factorization overwrites the lower triangle.
+ * If the factorization fails, the lower triangle is restored from the upper one for the next
+ * damping. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    float *damped = NULL; // own: diagonal of H by column, later with damping
+    float *damped = NULL; // own: [I] diagonal of H in file order, later the damped diagonal in
+                          // solving order
     osh_op_args a = {.out = {h}};
 
     OSH_NEW(cx, damped, f->I);
@@ -175,7 +178,7 @@ osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_l
                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    gptq g = *(const gptq *)m->args; // a copy that shares strings with m's arguments
+    gptq g = *(const gptq *)m->args; // shares the strings with m->args, so it is not freed
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;
     OSH_TRY(

@@ -10,12 +10,12 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // bytes of a factor that stay in memory
+static size_t needs_of_order(int64_t I) // bytes of a factor as long as it exists
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Returns the bytes that are needed in addition while the factor is computed. */
+/* Returns the scratch bytes of the computation of a factor. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -29,11 +29,11 @@ static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
 {
     size_t column = osh_mem_gross((size_t)I * 4);
-    // The 3 columns are damped, diagonal and cost.
+    // The three arrays [I] are the damped diagonal, the diagonal and the cost.
     return needs_of_order(I) + needs_larger(needs_of_factor(I, n_threads, false), 3 * column);
 }
 
-/* Returns the weights of one call on a device. */
+/* Returns the sizes of the weights of one call on a device. */
 static osh_gptq_group group_of_piece(const gptq *g, const osh_linear_job *jobs,
                                      const osh_gptq_piece *p)
 {
@@ -50,8 +50,8 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the bytes of the targets of a call. *scratch: most bytes that are needed in addition to
- * compute one of them. */
+/* Returns the device bytes of the targets of a call. *scratch: scratch bytes for the computation of
+ * the largest target. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
 {
@@ -65,7 +65,7 @@ static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const 
     return sum;
 }
 
-/* Returns the weights of a call with one job. */
+/* Returns the sizes of a call with one job. */
 static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
 {
     osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
@@ -73,8 +73,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Returns the bytes of a device's arena that are used if jobs are solved one by one and `room`
- * bytes are free. */
+/* Returns the bytes of a device's arena that are used if jobs are solved one by one. room: free
+ * bytes of the arena. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -91,7 +91,7 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Returns the bytes of a device's arena that are used if `room` bytes are free. */
+/* Returns the bytes of a device's arena that `compress` uses. room: free bytes of the arena. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -124,13 +124,12 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     return peak + copy;
 }
 
-/* Returns the host bytes of the solve of one weight without its results. If `device` is true, all
- * jobs of a call have them at the same time. */
+/* Returns the host bytes of the solve of one weight, without results. If `device` is true, all jobs
+ * of a call need these bytes at the same time. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // scales in f32 need half of these bytes; scales and zero
-                                          // points need all
+    size_t run = osh_job_params_bytes(j); // f32 scales, and zero points if there are any
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
@@ -142,7 +141,7 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     return run;
 }
 
-/* Returns the bytes that are needed to find the scales of a job, before its codes are allocated. */
+/* Returns the host bytes for the computation of a job's scales, before its codes are allocated. */
 static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
 {
     return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
@@ -155,8 +154,8 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls; grows. */
+/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
+ * earlier calls; the results of this call are added. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -166,7 +165,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
-        // The scales are found before the solve, which needs as much memory.
+        // The computation of scales needs no more memory than the solve.
         run += needs_of_job(g, &jobs[k], n_threads, true);
         finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
         copy = needs_larger(copy, osh_job_search_bytes(&jobs[k]) +
@@ -179,7 +178,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* These return the bytes of a job on one thread: of its result, and in addition to it. */
+/* apart_result returns the bytes of the result of a job on one thread; apart_run returns the other
+ * bytes. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -188,15 +188,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result includes the
-                                                                    // scales
+    // the scales are counted in the result
+    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Returns the bytes of jobs that are solved on one thread each, of which at most at_once have
- * begun: the maximum over runs of adjacent jobs. kept: bytes of earlier results, and of data that
- * stays. */
+/* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
+ * in memory: the maximum over all sequences of at_once jobs. kept: bytes of data that exists during
+ * all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -254,8 +254,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     return peak;
 }
 
-/* Returns the bytes that are needed while groups are ordered and factored, and that are needed
- * after it. */
+/* Returns the host bytes of osh_gptq_gathered for n groups, which are needed until all groups are
+ * solved. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);
@@ -292,8 +292,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_cuda_bytes(I, n);
-    for (int i = 1; i <= n; i++) { // fewer than n are left if some were solved alone or have no
-                                   // factor; the tiles then differ
+    /* If some groups have no factor, fewer than n are solved together, in tiles of other sizes. */
+    for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
         *device = needs_larger(*device, osh_gptq_solve_cuda_bytes(&all, room));

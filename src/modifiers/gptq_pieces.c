@@ -1,5 +1,5 @@
-/* gptq_pieces.c - decides which jobs of one input share an ordering of columns, and which ones a
- * device solves in one call. */
+/* gptq_pieces.c - decides which jobs of one input are solved with one ordering of columns, and
+ * which jobs a device solves in one call. */
 #include "modifiers/gptq.h"
 
 bool osh_gptq_is_ordered(const osh_linear_job *j)
@@ -20,8 +20,8 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* Most rows of one call. These are enough for any GPU, and few enough that the results of a layer's
- * experts do not need much memory. */
+/* Largest number of rows of weights in one call. This number fills any GPU, but the results of one
+ * call do not need much memory. */
 enum { PIECE_ROWS = 32768 };
 
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)

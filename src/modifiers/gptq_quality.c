@@ -1,11 +1,11 @@
 /* gptq_quality.c - reads and runs the keys of GPTQModifier that LLM Compressor does not have: a
- * search for scales before the column loop, and steps after it that lower the loss. The output has
- * plain GPTQ's format, and is read by the same kernels.
+ * search for scales before the column loop, and steps after the loop that lower the loss. The
+ * format of the output does not change, so the same kernels read it.
  *
  *   scale_search: none                 scales of the whole range, as upstream
- *                 mse                  scales with the least error of the weights
- *                 ldl                  the same with a cost of 1 / U_jj^2 for an error in column j
- *   refine: [rescale, descend, fit_scales]   in this order, eight at most; solver/gptq_refine.h
+ *                 mse                  scales with the smallest error of the weights
+ *                 ldl                  like mse, with a cost of 1 / U_jj^2 for an error in column j
+ *   refine: [rescale, descend, fit_scales]   at most eight, in this order; solver/gptq_refine.h
  *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, after all solves */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
@@ -94,7 +94,7 @@ done:
     return rc;
 }
 
-/* Reads a number of steps, or a map. */
+/* Reads the key `tune`: a number of steps, or a map. */
 static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -165,15 +165,15 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
     OSH_TRY(
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // with NULL it only makes f->h
-                                                                   // symmetric
+    // NULL: only makes f->h symmetric
+    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL));
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:
-    if (rc) osh_note(cx, "copying the Hessian for the steps behind the column loop");
+    if (rc) osh_note(cx, "copying the Hessian for the steps after the column loop");
     return rc;
 }
 
-/* Copies scale and zero, which are f32, to the params. */
+/* Copies the f32 arrays scale and zero to j->params. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -181,7 +181,7 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
-/* Returns the target of the solve: on the device, if the solve is there. */
+/* Returns the weight that the solve approximates, in the memory in which the solve runs. */
 static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
 {
     return f->device && !j->target ? j->device_w : osh_target_of(j);

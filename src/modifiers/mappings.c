@@ -14,7 +14,7 @@ static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
         what, y->line, y->column);
 }
 
-/* Returns the string y, or the only item of list y if that is a string; NULL: neither. */
+/* Returns y if it is a string, or the only item of list y if this item is a string; else NULL. */
 static const osh_yaml *mapping_layer(const osh_yaml *y)
 {
     if (y && y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
@@ -34,15 +34,16 @@ static osh_status check_mapping_keys(osh_ctx *cx, const osh_yaml *y, const char 
         if (y->items[i]->kind != OSH_Y_NULL)
             osh_log(
                 cx, OSH_LOG_WARN,
-                "%s:%d: activation_hook_target decides nothing: what is seen is what the balance "
-                "layers read",
+                "%s:%d: activation_hook_target decides nothing: the inputs of the balance layers "
+                "are observed",
                 what, key->line);
     }
 done:
     return rc;
 }
 
-/* Splits a mapping into the views *balance and *smooth. They are NULL if y is no mapping. */
+/* Sets the views *balance and *smooth to the two parts of mapping y, or to NULL if y is no
+ * mapping. */
 static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
                              const osh_yaml *y, const char *what)
 {

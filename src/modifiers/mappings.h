@@ -1,11 +1,11 @@
 /* mappings.h - the key "mappings" of modifiers that move factors between layers: a list of pairs
- * [[balance layers], smooth layer], or of {smooth_layer: ..., balance_layers: [...]}. Only for this
- * directory. */
+ * [[balance layers], smooth layer], or of {smooth_layer: ..., balance_layers: [...]}. This header
+ * is only for src/modifiers. */
 #ifndef OSH_MAPPINGS_H
 #define OSH_MAPPINGS_H
 #include "modifiers/modifier.h"
 
-/* Reads the list; the caller owns *out. If the value is null, *out stays NULL. */
+/* Reads the list of mappings. The caller owns *out. If the value is null, *out does not change. */
 osh_status osh_mappings_read(osh_ctx *cx, osh_mapping **out, size_t *n, const osh_yaml *v,
                              const char *what);
 void osh_mappings_free(osh_ctx *cx, osh_mapping *m, size_t n);

@@ -1,5 +1,5 @@
-/* modifier.c - the table of modifiers and code that they share: matching, and the error of a
- * quantized weight. */
+/* modifier.c - the table of modifiers, and functions that all modifiers use: matching of modules,
+ * the error of a quantized weight, and sizes of results. */
 #include "modifiers/modifier.h"
 #include "quant/format.h"
 #include "quant/observer.h"
@@ -131,7 +131,7 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    double *sum;      // own, or view of the job's: [O, 2] |w - dq|^2 and |w|^2
+    double *sum;      // own, or view of j->sums: [O, 2] |w - dq|^2 and |w|^2 of each row
 } finish;
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -206,16 +206,16 @@ size_t osh_job_scales_bytes(const osh_linear_job *j)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    // A pruned weight that stays dense.
+    // A weight that is pruned but not quantized.
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    if (j->pack && packed > codes) codes = packed; // codes may be packed or not
+    if (j->pack && packed > codes) codes = packed; // the larger of both forms of codes
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
 
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
-    // Strategy tensor: one range for each chunk of rows.
+    // With strategy tensor there is one range for each chunk of rows.
     size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0];
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }

@@ -1,9 +1,9 @@
-/* modifier.h - the modifiers of a recipe. A quantizer or a pruner declares the statistics of a
- * Linear's input that it needs, and turns weights into codes when they are complete. A transform
- * computes a factor for each channel between a layer and the Linears that read its output; the
- * factors are folded into the weights before quantization. No modifier changes the forward pass. To
- * add one: src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
- * modifiers.def. */
+/* modifier.h - the modifiers of a recipe. A quantizer or a pruner declares the statistics that it
+ * needs of a Linear's input, and turns weights into codes when the statistics are complete. A
+ * transform computes a factor for each channel between a layer and the Linears that read its
+ * output; the factors are folded into the weights before quantization. No modifier changes the
+ * forward pass. A new modifier needs a file src/modifiers/foo.c with `const osh_modifier_type
+ * osh_modifier_foo`, and a row in modifiers.def. */
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
 #include "base/field.h"
@@ -17,15 +17,17 @@ enum { // statistics of a value, as bits of a set
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
     OSH_STAT_RANGE = 2,   // ranges for the observer of static inputs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I]; X0 is the value in the original model
-    OSH_STAT_SQUARES = 8, // sum of X^2 per channel, f64 [I]; weights for a search of ranges
+    OSH_STAT_SQUARES = 8, // sum of X^2 per channel, f64 [I]; factors of errors in a search of
+                          // ranges
     OSH_STAT_CACHE = 16,  // ranges of the keys and values of the attention before the Linear, or of
                           // the Linear's output
-    OSH_STAT_PEAKS = 64,  // sum of each token's largest square; for a survey
-    OSH_STAT_BLOCK = 32   // instead of HESSIAN and SHIFT: the inputs of the block, and its outputs
-                          // in the original model; the plan tells which (schedule/blocks.h)
+    OSH_STAT_PEAKS = 64,  // sum over all tokens of the token's largest square; for a survey
+    OSH_STAT_BLOCK = 32   // instead of HESSIAN and SHIFT: the inputs of a block of the model, and
+                          // its outputs in the original model; schedule/blocks.h finds these values
 };
 
-enum { // properties of a solve that are free, as bits of a set
+enum { // differences that a modifier may cause, as bits of a set; the check of the output allows
+       // them
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from the observer's
     OSH_FREE_TARGET = 2, // codes may approximate another weight than the source's
@@ -33,11 +35,11 @@ enum { // properties of a solve that are free, as bits of a set
 };
 
 enum { OSH_LOSSES = 9 };
-typedef struct osh_losses { // losses after each step of a solve; type->step of the modifier names
-                            // the steps
+typedef struct osh_losses { // losses after each step of a solve; `step` of the modifier's type
+                            // returns the names of the steps
     int n;
     double of[OSH_LOSSES];
-    double all; // loss with dW = W, that is of an output without this weight
+    double all; // loss with all weights 0
 } osh_losses;
 
 typedef struct osh_linear_job osh_linear_job;
@@ -52,25 +54,26 @@ struct osh_linear_job { // one Linear to quantize
                                 // of the input needs it
     osh_tensor *target;         // own, temporary, in the same memory as the Hessian: F32 [O, I]
                                 // weight that a solve approximates; NULL: w
-    bool keep_w;                // w must not change, even if the modifier propagates
-    bool pruned;                // zeros of w stay 0, and w becomes the dequantized weight, as with
-                                // a modifier that propagates
-    double sparsity;            // sparsity, for a modifier that prunes
+    bool keep_w;                // true: w must not change, even if the modifier propagates
+    bool pruned;                // zeros of w must remain 0, and w must become the dequantized
+                                // weight, even if the modifier does not propagate
+    double sparsity;            // for a modifier that prunes: fraction of the weights that becomes
+                                // 0
     const double *care;         // view [O]: cost of a squared error of each output; NULL: 1
     const double *care_in;      // view [I]: cost of a squared error of each input element, summed
                                 // over all Linears that read the input; NULL: unknown
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
     void *cache;                // own: scales and zero points of keys and values, one after the
-                                // other as they are stored; NULL: the Linear has none
+                                // other, in their stored form; NULL: the Linear has none
     void *bias; // own, result: the learned bias in its stored dtype; NULL: no bias was learned
-    void *room;                 // view: memory for codes, [O, I] bytes, if the modifier works by
-                                // rows; NULL: codes are allocated
+    void *room;                 // view: memory for codes [O, I] bytes, for a modifier with by_rows;
+                                // NULL: the modifier allocates codes
     double *sums;               // view, result: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not
                                 // computed
     int64_t n_tokens;           // number of tokens of the statistics
-    bool apart;                 // in the first job: true if there is memory for osh_jobs_at_once
-                                // jobs
-    bool pack;                  // codes may be packed, because the output is pack-quantized
+    bool apart;                 // first job of a call: true if there is memory for osh_jobs_at_once
+                                // jobs; other jobs: not used
+    bool pack;                  // true: codes may be packed, because the output is pack-quantized
     bool packed;                // result: codes are packed
     void *codes;                // own, result: [O, I] bytes, or if `packed` the bytes of the first
                                 // output tensor; NULL: the codes are in `room`
@@ -87,9 +90,9 @@ struct osh_linear_job { // one Linear to quantize
     osh_losses losses;          // result: objective after each step; empty if there is one step
     const char *fallback;       // result, static text: the method that replaced the modifier's
                                 // method; NULL: no other method was used
-    /* Called when the results are complete. The callback may take ownership of the results, but not
-     * of w, so that the results of many jobs are not in memory at once. NULL: results stay until
-     * compress returns. */
+    /* Called when the results of the job are complete. The callback may take ownership of the
+     * results, but not of w, so that the results of many jobs are not in memory at the same time.
+     * NULL: the job keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
@@ -97,7 +100,7 @@ osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 /* True if the n jobs of `a` and the n jobs of `b` have the same shapes, dtypes and schemes in the
  * same order, so that their solves need the same memory. */
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
-typedef struct osh_job_group { // jobs of one input; all pointers are views
+typedef struct osh_job_group { // the jobs of one input; all pointers are views
     osh_linear_job *jobs;      // [n]
     int n;
     osh_tensor *h;
@@ -116,15 +119,18 @@ typedef struct osh_channels { // views [n]: data for each channel of a layer's o
     osh_dtype dtype;      // dtype of the model
 } osh_channels;
 
-typedef struct osh_balance { // a Linear that reads the layer's output
-    const char *name;           // view: name of the module, or of its weight if that stays dense
-    const osh_q_scheme *scheme; // view; NULL: the Linear stays dense
+typedef struct osh_balance { // a Linear that reads the output of the layer whose factors are
+                             // searched
+    const char *name;           // view: name of the module, or of its weight if the weight is not
+                                // quantized
+    const osh_q_scheme *scheme; // view; NULL: the Linear is not quantized
     osh_dtype dtype;            // stored dtype
     int64_t O;                  // number of rows
 } osh_balance;
 
 typedef struct osh_search osh_search;
-struct osh_search { // a search for the factors of one layer, by the error of the Linears' outputs
+struct osh_search { // a search for the factors of one layer that minimizes the errors of the
+                    // Linears' outputs
     const char *name;           // view: name of the layer
     int64_t n;                  // channels of the layer
     const float *mean;          // view [n]: mean of |x| over all tokens; x is the input of the
@@ -136,14 +142,14 @@ struct osh_search { // a search for the factors of one layer, by the error of th
      * known so far. Any thread may call it. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
     const void *user;           // view: passed to `rows`
-    double before, after;       // results: |X dW^T|^2 without factors, and with the factors that
-                                // were found
+    double before, after;       // results: |X dW^T|^2 without factors, and with the best factors
 };
 
-enum { OSH_CANDIDATES = 7 }; // most candidates of a survey: 2 to 8 bits, or named schemes
+enum { OSH_CANDIDATES = 7 }; // largest number of candidates of a survey: 2 to 8 bits, or named
+                             // schemes
 typedef struct osh_candidate {
-    int bits;                   // bits of the weights; everything else is as in the scheme; 0: a
-                                // named scheme
+    int bits;                   // bits of the weights, with all other arguments as in the scheme;
+                                // 0: a named scheme
     char name[16];              // such as "NVFP4A16"; "" if bits is set
     osh_q_args weights, inputs; // arguments of a named scheme
 } osh_candidate;
@@ -157,13 +163,14 @@ typedef struct osh_modifier {
     osh_matcher *ignored;   // own
     osh_matcher *targets;   // own: targets of all schemes, one scheme after the other
     int *target_scheme;     // own: index of the scheme of each target
-    osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
-    bool queries;           // `cache` is that of a group for attention
+    osh_q_args cache;       // kv_cache_scheme, or input_activations of the config group for
+                            // attention
+    bool queries;           // true: `cache` is from a config group for attention
     bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
-    bool replaced;          // a later GPTQModifier without schemes has taken over the schemes
+    bool replaced;          // true: a later GPTQModifier without schemes uses these schemes
     osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
     int n_candidates;
-    // The quantizer that this survey replaces (survey.h); NULL: this is no survey.
+    // the type of the quantizer that a survey replaces (survey.h); NULL: the modifier is no survey
     const osh_modifier_type *surveyed;
     osh_arithmetic arithmetic;
 } osh_modifier;
@@ -177,122 +184,130 @@ struct osh_modifier_type {
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
     const char *keys; // names of the keys that `key` reads, for messages
-    // sets the arguments for the least loss, before any key; NULL: none
+    /* sets the arguments of quality 'best', before keys are read; NULL: there are none */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
-    // True if its arguments make it the same as QuantizationModifier; NULL: never.
+    // true if the arguments make the modifier equal to QuantizationModifier; NULL: never
     bool (*is_nearest)(const osh_modifier *m);
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // called after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
-    // Returns the OSH_FREE_* bits, for the check of the output; NULL: none.
+    // returns OSH_FREE_* bits for the check of the output; NULL: 0
     unsigned (*freedom)(const osh_modifier *m);
-    /* Quantizes or prunes the jobs, which share one input. h is its Hessian, or NULL: the lower
-     * triangle of X^T X over n_samples samples, on a device or in host memory. h may be
-     * overwritten. */
+    /* Quantizes or prunes n jobs that share one input X. h: lower triangle of the Hessian X^T X
+     * over n_samples samples, on a device or in host memory, or NULL. h may be overwritten. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                            osh_tensor *h, int64_t n_samples);
-    /* `gathers` is true if a group may be solved together with others in one call on a device.
-     * compress_groups solves groups of alike jobs in one call, with the same bytes as compress; all
-     * results exist at once. NULL: there is no such call. */
+    /* `gathers` returns true if a group of jobs may be solved together with other groups in one
+     * call on a device. compress_groups solves groups of equal shape in one call, with the same
+     * bytes as compress; the results of all groups are in memory at the same time. NULL: not
+     * supported. */
     bool (*gathers)(const osh_modifier *m, const osh_linear_job *jobs, int n);
     osh_status (*compress_groups)(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                   int n, int64_t n_samples);
-    const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: no
-                                                       // names
-    // view: the tuning after all solves; NULL: none
+    const char *(*step)(const osh_modifier *m, int k); // returns the name of element k of
+                                                       // osh_losses; NULL: no names
+    /* returns the rule of the tuning after all solves (view); NULL: no tuning */
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m);
-    /* Functions for learning from the output of a whole block. `blocks` returns the rule (view), or
-     * NULL if codes do not learn in this way. `learns` makes, for a job with name, scheme and w,
-     * the params and codes rounded to nearest, and the arguments of osh_ada_learner_new. `learned`
-     * updates params after learning. */
+    /* Functions for learning from the output of a whole block (learn/block.h). `blocks` returns the
+     * rule (view), or NULL if the modifier does not learn by block. `learns` rounds a job with
+     * name, scheme and w to nearest (params, codes) and makes the arguments of osh_ada_learner_new.
+     * `learned` updates params after learning and frees these arguments. */
     const osh_block_rule *(*blocks)(const osh_modifier *m);
     osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     void (*learned)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     /* Returns the probability that an element of an input is taken from the quantized model and not
-     * from the original. NULL: 1. */
+     * from the original model. NULL: 1. */
     double (*share)(const osh_modifier *m);
-    // Bands of whole rows (strategy block: of whole blocks) give the same result as the whole
-    // weight.
+    // true: the modifier gives the same result for bands of rows as for the whole weight. With
+    // strategy block a band has whole blocks.
     bool by_rows;
-    /* It sets weights to 0: codes are then the bytes of w, and `packed` is true. Its only scheme
-     * has targets, which may be modules around a Linear, and no arguments. A quantizer may
-     * follow. */
+    /* true: the modifier sets weights to 0. `codes` of a job are then the pruned weight in the
+     * dtype of w, and `packed` is true. The modifier has one scheme, with targets (a Linear or a
+     * module that contains Linears) but without arguments. A quantizer may follow. */
     bool prunes;
-    // Weights are first multiplied by orthogonal matrices; args is an osh_rotate (rotate.h).
+    // true: weights are first multiplied by orthogonal matrices; args is an osh_rotate (rotate.h)
     bool rotates;
-    bool host_only; // the modifier does not run on a GPU
-    bool drops;   // removes experts before all other work; args is an osh_reap (experts.h)
-    bool apart;   // several threads may call compress at the same time
-    // compress leaves the dequantized weight in w or device_w (unless keep_w) for later layers
+    bool host_only; // true: the modifier does not run on a GPU
+    bool drops;   // true: removes experts before all other work; args is an osh_reap (experts.h)
+    bool apart;   // true: several threads may call compress at the same time
+    /* true: compress writes the dequantized weight to w or device_w, unless keep_w is set, so that
+     * later layers see the quantized model */
     bool propagates;
-    /* Returns the number of operations on a weight [O, I]. NULL: as many as a product with h. */
+    /* Returns the number of operations of a solve of a weight [O, I]. NULL: as many as a product
+     * with h. */
     double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
-    /* Returns the bytes (gross, an upper bound) that compress needs besides w and h, including the
-     * results in `jobs`. It reads scheme, and shape and dtype of w. If h is on a device, *device
-     * has on entry the free bytes of its arena, and on return the bytes that compress uses there.
-     * If *device becomes larger than the free bytes, it is the smallest number with which compress
-     * works. */
+    /* Returns the host bytes (gross, an upper bound) that compress needs besides w and h, including
+     * the results in `jobs`. Reads the scheme, and the shape and dtype of w. If h is on a device,
+     * *device is on entry the free bytes of the device's arena, and on return the bytes that
+     * compress uses. A result larger than the free bytes is the smallest number of free bytes with
+     * which compress works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
-    /* Returns the same for compress_groups and n groups like this one. */
+    /* Returns the bytes that compress_groups needs for n groups with the shapes of `like`. *device
+     * as for `needs`. */
     size_t (*needs_groups)(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                            size_t *device);
 
     /* The members below are for transforms, which have no schemes, no wants and no compress. */
-    // View; NULL: the mappings of the model's graph.
+    // returns the mappings of the modifier (view); NULL: the mappings of the model's graph
     const osh_mapping *(*mappings)(const osh_modifier *m, size_t *n);
-    // Computes s [c->n]; NULL: the modifier searches them, or is no transform.
+    // computes the factors s [c->n]; NULL: the modifier has `search`, or is no transform
     void (*factors)(const osh_modifier *m, float *s, const osh_channels *c);
-    /* `search`, used instead of `factors`, finds s [j->n] by a search over the Linears' inputs.
-     * search_bytes returns an upper bound of the gross bytes of the search; it reads n, balance and
-     * n_balance of j. `takes` fails with OSH_E_USAGE if the search cannot handle a Linear with
-     * scheme s. */
+    /* `search`, used instead of `factors`, finds the factors s [j->n] with the smallest error of
+     * the Linears' outputs. search_bytes returns an upper bound of the bytes (gross) of the search
+     * and reads only n, balance and n_balance of j. `takes` fails with OSH_E_USAGE if the search
+     * does not support a Linear with scheme s. */
     osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
     size_t (*search_bytes)(const osh_modifier *m, const osh_search *j, int n_threads);
-    // Returns the number of points of the search, each of which rounds the Linears' weights.
+    // returns the number of points of the search; the weights of the Linears are rounded for each
+    // point
     int (*search_points)(const osh_modifier *m);
     osh_status (*takes)(osh_ctx *cx, const osh_modifier *m, const char *name,
                         const osh_q_scheme *s);
-    // Frees the members of args that are no fields; NULL: there are none.
+    // frees the members of args that are not in `fields`; NULL: there are none
     void (*end)(osh_ctx *cx, osh_modifier *m);
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
 bool osh_modifier_wants_data(const osh_modifier *m); // true if the modifier needs a statistic
-/* True if the modifier quantizes: it is no transform and does not prune, rotate or remove
- * experts. */
+/* True if the modifier quantizes, that is, if it is no transform and does not prune, rotate or
+ * remove experts. */
 bool osh_modifier_quantizes(const osh_modifier *m);
-const osh_modifier_type *osh_modifier_find(const char *name); // NULL: no modifier has this name
+const osh_modifier_type *osh_modifier_find(const char *name); // returns NULL if no modifier has
+                                                              // this name
 /* Returns the quantizer that rounds to nearest, without a Hessian. */
 const osh_modifier_type *osh_modifier_nearest(void);
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);
 
-/* Finds the scheme that m gives to a module. *scheme is its index, or -1 if no target matches or
- * the module is ignored. */
+/* Sets *scheme to the index of the scheme that m applies to a module, or to -1 if no target matches
+ * or the module is ignored. */
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name,
                               const char *cls);
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
-/* Most groups in a call of compress_groups: enough to fill a GPU, and few enough that their results
+/* Largest number of groups in a call of compress_groups. This number fills a GPU, but the results
  * do not need much memory. */
 enum { OSH_GROUPS_AT_ONCE = 32 };
-/* Sets nmse = |w - decode(codes)|^2 / |w|^2. If `store` is true, w and device_w become
+/* Sets j->nmse to |w - decode(codes)|^2 / |w|^2. If `store` is true, overwrites w and device_w with
  * decode(codes). Works row by row, without a second copy of the weight. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
-/* Returns how many jobs may be in progress at a time if each is solved on one thread; 1: all
- * threads solve one job. Small Linears, such as those of experts, have too few chunks to give work
- * to all threads. The result of a job waits for the results of earlier jobs: with 128 experts and 2
- * threads, at most 8 results wait. */
+/* Returns the largest number of jobs in memory at a time if each job is solved on one thread; 1:
+ * all threads solve one job together. Small Linears, such as those of experts, have too few chunks
+ * for all threads. Results are used in order, so a finished job waits for earlier jobs: with 128
+ * experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
-/* True if there are many small Linears, according to the numbers of weights of all Linears and of
- * the largest. */
+/* True if there are many small Linears. all, largest: numbers of weights of all Linears, and of the
+ * largest Linear. */
 bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
-size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // bytes of scratch
+// returns the bytes of scratch of osh_job_finish
+size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
-size_t osh_job_result_bytes(const osh_linear_job *j);                // bytes of codes and params
-size_t osh_job_scales_bytes(const osh_linear_job *j);                // bytes of params
-/* Returns the scratch bytes of osh_q_weight_params. */
+// returns the bytes of codes and params
+size_t osh_job_result_bytes(const osh_linear_job *j);
+size_t osh_job_scales_bytes(const osh_linear_job *j);                // returns the bytes of params
+/* Returns the bytes of scratch of osh_q_weight_params, without that of a search. */
 size_t osh_job_params_bytes(const osh_linear_job *j);
-unsigned osh_scheme_wants(const osh_q_scheme *s); // returns the statistics that its observers need
-/* Returns the scratch bytes of an observer's search. */
+unsigned osh_scheme_wants(const osh_q_scheme *s); // returns the OSH_STAT_* bits that the observers
+                                                  // of s need
+/* Returns the bytes of scratch of the observer's search of ranges. */
 size_t osh_job_search_bytes(const osh_linear_job *j);
 #endif

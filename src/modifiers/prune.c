@@ -3,14 +3,14 @@
  * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
  * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).
  *
- * solver/prune.h chooses the weights that become 0, and compensates their error in later columns. A
- * weight that is not quantized is written dense, with its zeros. A quantizer that follows keeps the
- * zeros (pruned of osh_linear_job).
+ * solver/prune.h chooses the weights that become 0 and compensates the error in later columns. A
+ * pruned weight that is not quantized is written as a dense tensor with zeros. A later quantizer
+ * does not change the zeros (osh_linear_job.pruned).
  *
- * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac
- * mean(diag). If H cannot be factored, the identity is used, as in LLM Compressor. A list gives a
- * sparsity for each module that the targets name. In one shot there is no schedule:
- * MagnitudePruningModifier prunes to final_sparsity at once. */
+ * SparseGPT uses the H of GPTQ: dead columns have diag 1 and weights 0, diag += dampening_frac
+ * mean(diag). If H cannot be factored, the identity is used, as in LLM Compressor. A list of
+ * sparsities has one number for each module that the targets name. MagnitudePruningModifier has no
+ * schedule: it prunes to final_sparsity in one step. */
 #include "modifiers/prune.h"
 #include "modifiers/recipe_quant.h"
 #include "solver/prune.h"
@@ -31,10 +31,10 @@ typedef struct prune {
     bool keep;        // preserve_sparsity_mask of the recipe
     double *sparsity; // own [n]
     size_t n;
-    int64_t of, each; // N:M of mask_structure: `of` of each `each` columns are 0; each 0: any
-                      // columns
-    osh_strs targets; // own: targets, until there is a scheme
-    bool aimed;       // the recipe has targets
+    int64_t of, each; // mask_structure N:M: of is N, each is M: N of each M columns become 0; each
+                      // 0: any columns
+    osh_strs targets; // own: targets; prune_resolve moves them to the scheme
+    bool aimed;       // true: the recipe has targets
     osh_owl owl;
 } prune;
 
@@ -96,7 +96,7 @@ static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, c
     if (prune_kind_of(m) == PRUNE_MAGNITUDE) {
         if (!strcmp(text, "unstructured")) return OSH_OK;
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s:%d:%d: mask_structure '%s': channel, filter and block masks are of "
+                        "%s:%d:%d: mask_structure '%s': channel, filter and block masks are for "
                         "convolutions: want unstructured",
                         what, v->line, v->column, text);
     }
@@ -153,7 +153,7 @@ done:
     return rc;
 }
 
-/* Reads a key of OWL. *known is false if it is another key. */
+/* Reads a key of OWL. Sets *known to false if `key` is no key of OWL. */
 static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known,
                           const char *what)
 {
@@ -195,15 +195,15 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
     if (o->asked && p->each)
         OSH_FAIL(
             cx, OSH_E_USAGE,
-            "%s: mask_structure %lld:%lld decides every layer's sparsity, and sparsity_profile owl "
-            "another: want one of them",
+            "%s: mask_structure %lld:%lld and sparsity_profile owl both set the sparsity of "
+            "layers: want one of them",
             name, (long long)p->of, (long long)p->each);
     if (o->asked) o->sparsity = p->sparsity[0];
 done:
     return rc;
 }
 
-/* Accepts the keys of a schedule. With one step they have no effect. */
+/* Accepts the keys of a pruning schedule. They have no effect, because there is one step. */
 static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known,
                                const char *what)
 {
@@ -341,8 +341,8 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
                                                : 0;
 }
 
-/* Factors H in place. dead [I]: true for columns that no token has reached. *u is NULL if H cannot
- * be factored. */
+/* Damps and factors H in place. Sets dead [I] to true for columns whose input was 0 in all tokens.
+ * *u: view of the factor, or NULL if H cannot be factored. */
 static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
                                osh_tensor *h, int64_t n_samples)
 {
@@ -354,8 +354,9 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // half of n_samples: the diagonal 1
-                                                               // of H / n_samples, halved
+        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // the reference's H is 2 / n_samples
+                                                               // X^T X, so its diagonal 1 is
+                                                               // n_samples / 2 in X^T X
         mean += d[i * (I + 1)];
     }
     float damp = (float)(p->dampening_frac * mean / (double)I);
@@ -383,8 +384,8 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
     for (int64_t i = 0; i < n; i++) zeros += w[i] == 0;
     if ((double)zeros / (double)n <= j->sparsity) return OSH_OK;
     return osh_fail(cx, OSH_E_USAGE,
-                    "%s: %.4f of it is 0, more than the sparsity %g: want preserve_sparsity_mask "
-                    "false, or more sparsity",
+                    "%s: the fraction %.4f is 0, more than the sparsity %g: want "
+                    "preserve_sparsity_mask false, or more sparsity",
                     j->name, (double)zeros / (double)n, j->sparsity);
 }
 
@@ -427,7 +428,8 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     return OSH_OK;
 }
 
-/* Writes w as codes in the weight's dtype, and computes the change of the weight. */
+/* Sets j->codes to w in the dtype of the weight, and j->nmse to the relative change of the
+ * weight. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
@@ -485,8 +487,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // scratch of the factor, and flags of dead
-                                                    // columns
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // scratch of the factor, and `dead`
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }

@@ -1,6 +1,6 @@
-/* recipe.c - reads stages, modifier lists and their keys (llmcompressor/recipe/recipe.py):
- * top-level keys end in _stage, inner ones in _modifiers, the order of the file is kept. Other keys
- * and an empty recipe, which LLM Compressor ignores, are errors here. */
+/* recipe.c - reads stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): keys of
+ * the top level end in _stage, keys of a stage in _modifiers. Modifiers have the order of the file.
+ * Other keys and an empty recipe are errors, although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
-/* Keys that no longer have an effect, or have none in one process. They are accepted and logged. */
+/* Keys of LLM Compressor that have no effect in this program. They are accepted and logged. */
 static const char *const without_effect[] = {
     "batched_quantization",
     "requires_calibration_data",
@@ -96,7 +96,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool own = !osh_modifier_quantizes(m); // true: it has none of the keys that quantizers share
+    bool own = !osh_modifier_quantizes(m); // true: the modifier does not have the keys that
+                                           // quantizers share
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
         osh_near_see(&near, shared[i]);
@@ -119,8 +120,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Finds the quality that the key `quality` of the modifier names, or else the recipe's default.
- * *out NULL: neither. */
+/* Sets *out to the quality of a modifier: from the key `quality`, or else the default dflt. Sets
+ * *out to NULL if there is neither. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {
@@ -137,8 +138,8 @@ done:
     return rc;
 }
 
-/* Refuses whole numbers with a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and 09
- * are strings in YAML 1.1. */
+/* Fails if a whole number has a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and
+ * 09 are strings in YAML 1.1. */
 static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -154,8 +155,8 @@ done:
     return rc;
 }
 
-/* Turns a modifier that has no learning steps into a QuantizationModifier. Its keys were already
- * read; its schemes stay. */
+/* Turns a modifier without learning steps into a QuantizationModifier with the same schemes. All
+ * keys of the modifier must have been read. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -297,7 +298,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
-            // The plan could not tell which weights it changes.
+            // After quantization or pruning, the plan cannot determine the weights that m changes.
             if (before && !(earlier && osh_modifier_is_transform(m)))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,
@@ -309,17 +310,18 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
             OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: %s has neither scheme nor config_groups: nothing says how to quantize",
+                     "%s: %s has neither scheme nor config_groups: want one of them",
                      what, m->type->name);
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        does |= !osh_modifier_is_transform(m); // a rotation alone also writes a dense model
+        does |= !osh_modifier_is_transform(m); // a rotation without a quantizer is allowed: the
+                                               // output is a dense model
     }
     if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: %s alone quantizes nothing: want a QuantizationModifier or GPTQModifier "
-                 "behind it",
+                 "after it",
                  what, r->modifiers[0].type->name);
 done:
     return rc;

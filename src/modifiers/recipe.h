@@ -6,15 +6,15 @@
 typedef struct osh_recipe {
     osh_modifier *modifiers; // own, in the order of the file
     size_t n;
-    char *text;              // own: the given recipe, or the one that was made from flags
+    char *text;              // own: text of the given recipe, or of the recipe made from flags
     size_t n_text;
     const char *quality;     // view, static: default quality of the modifiers; NULL: none
 } osh_recipe;
 
-/* Reads a recipe. A quality chooses the quantizer: "fast" is rounding to nearest, "gptq" is
- * GPTQModifier as in LLM Compressor, "best" is GPTQModifier with every option that lowers the loss.
- * The key `quality` of a modifier sets it. The parameter `quality`, or NULL, is the default of
- * modifiers without that key. */
+/* These functions read a recipe. A quality chooses the quantizer: "fast" is rounding to nearest,
+ * "gptq" is GPTQModifier as in LLM Compressor, "best" is GPTQModifier with every option that lowers
+ * the loss. The key `quality` of a modifier sets the quality. The parameter `quality` is the
+ * default for modifiers without this key; NULL: none. */
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                             const char *what);
@@ -27,28 +27,28 @@ osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, cons
 typedef struct osh_recipe_flags {
     const char *scheme, *method; // method: rtn (or NULL), gptq, or the name of a quality
     const osh_strs *targets, *ignore;
-    // For weights; 0: as in the scheme; group_size < 0: one scale for each row.
+    // bits and group size of weights; 0: as in the scheme; group_size < 0: one scale for each row
     int64_t num_bits, group_size;
     const char *symmetric;        // "true" or "false"; NULL: as in the scheme
-    // the output head: ignored unless a target has its name; NULL: none
+    /* name of the output head, which is ignored unless a target has this name; NULL: no head */
     const char *head;
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
-typedef struct osh_recipe_group { // modules with the same scheme
+typedef struct osh_recipe_group { // the modules of one scheme
     int modifier;               // index of the modifier in the recipe
     const char *name;           // view
-    const osh_q_scheme *scheme; // view; its name and targets are not used
+    const osh_q_scheme *scheme; // view; group_name and targets are not used
     const char *const *modules; // views
     size_t n;
 } osh_recipe_group;
-/* Makes the text of r with these groups instead of the schemes of its quantizers. `head` is text
- * that comes before it. *out: own. */
+/* Writes the text of r with these groups instead of the schemes of its quantizers. `head`: text at
+ * the beginning. The caller owns *out. */
 osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                   const osh_recipe_group *groups, size_t n);
-/* Makes the text of r with `line` as the last key of a modifier. `head` is text that comes before
- * it. *out: own. */
+/* Writes the text of r with `line` as the last key of a modifier. `head`: text at the beginning.
+ * modifier: index of the modifier. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);

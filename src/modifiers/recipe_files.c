@@ -1,16 +1,18 @@
-/* recipe_files.c - refuses file names in recipes that could overwrite a file of the model. */
+/* recipe_files.c - rejects file names in recipes that could overwrite a file of the model. */
 #include "modifiers/recipe_files.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Patterns in lower case. A * at one end, or one at each end, stands for any text. */
+/* Patterns of reserved file names, in lower case. A * at the beginning or the end stands for any
+ * text. */
 static const char *const reserved[] = {
     "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
     "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
     "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*"};
 
-static bool has_text(const char *s, const char *text, size_t n) // s is compared in lower case
+// true if s contains the first n bytes of `text`
+static bool has_text(const char *s, const char *text, size_t n)
 {
     for (; *s; s++)
         if (!strncmp(s, text, n)) return true;
@@ -29,7 +31,8 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-static bool is_reserved(const char *name) // in lower case, because file systems may ignore case
+static bool is_reserved(const char *name) // compares in lower case, because file systems may ignore
+                                          // case
 {
     char low[256];
     size_t n = 0;
@@ -51,13 +54,13 @@ static osh_status check_file_name(osh_ctx *cx, const char *modifier, const char 
                         modifier, key, name);
     if (!plain)
         return osh_fail(cx, OSH_E_USAGE,
-                        "%s: %s: %s %.250s: want a name without '/' that begins with no '.': a "
-                        "recipe's files are written into the output directory",
+                        "%s: %s: %s %.250s: want a name without '/' that does not begin with '.': "
+                        "the files of a recipe are written to the output directory",
                         what, modifier, key, name);
     if (is_reserved(name))
         return osh_fail(cx, OSH_E_USAGE,
-                        "%s: %s: %s %s: a model has a file of such a name: want another, such as "
-                        "experts.json",
+                        "%s: %s: %s %s: files of a model have such names: want another name, such "
+                        "as experts.json",
                         what, modifier, key, name);
     return OSH_OK;
 }

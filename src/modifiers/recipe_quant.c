@@ -1,7 +1,7 @@
 /* recipe_quant.c - reads config_groups, scheme, targets, ignore and observers of a recipe into
- * schemes. The rules are those of llmcompressor's mixin.py: scheme and config_groups exclude each
- * other; an observer without a name becomes memoryless_minmax for weights, minmax for static
- * activations, none for dynamic ones. */
+ * schemes. The rules are those of llmcompressor's mixin.py. scheme and config_groups exclude each
+ * other. The default observer is memoryless_minmax for weights, minmax for static activations, none
+ * for dynamic activations. */
 #include "modifiers/recipe_quant.h"
 
 #include <ctype.h>
@@ -17,8 +17,8 @@ static const char *yaml_kind_name(const osh_yaml *y)
     return names[y->kind];
 }
 
-/* Returns the value of an enum that Python's yaml has written as !!python/object/apply:... [value].
- * Returns any other y itself. */
+/* Returns the value of an enum that Python's yaml wrote as !!python/object/apply:... [value].
+ * Returns y if y is no such enum. */
 static const osh_yaml *yaml_plain(const osh_yaml *y)
 {
     return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
@@ -60,8 +60,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
     return OSH_OK;
 }
 
-/* Finds the text in a NULL-terminated list, ignoring case. Fails if the list does not have it; the
- * error shows the list. */
+/* Sets *out to the index of y's text in the NULL-terminated list `names`, ignoring case. Fails if
+ * the list does not contain the text; the error lists all names. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {
@@ -77,7 +77,8 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return yaml_bad(cx, y, what, key, want);
 }
 
-/* Upper and lower case of names are equal, as in the reference's registry. */
+/* Reads the name of an observer. The case of letters does not matter, as in the registry of LLM
+ * Compressor. */
 static osh_status recipe_set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key,
                                       const char *what)
 {
@@ -117,12 +118,13 @@ done:
     return rc;
 }
 
-/* Returns the text that osh_q_args_set reads, or NULL for null. */
+/* Returns the text of y in the form that osh_q_args_set reads, or NULL for null. buf: memory for
+ * the text. */
 static const char *yaml_text_of(const osh_yaml *y, char *buf, size_t cap)
 {
     if (y->kind == OSH_Y_NULL) return NULL;
     if (y->kind == OSH_Y_BOOL) return y->b ? "true" : "false";
-    if (y->kind == OSH_Y_INT) // also for 0x10 and 1_000
+    if (y->kind == OSH_Y_INT) // converts forms such as 0x10 and 1_000
         snprintf(buf, cap, "%lld", (long long)y->i);
     else if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT &&
              y->items[1]->kind == OSH_Y_INT)
@@ -162,7 +164,7 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
     osh_status rc = OSH_OK;
     if (!(s->group_name = osh_strdup(cx, name->text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
-    if (y->kind == OSH_Y_SEQ) { // the form PRESET: [targets]
+    if (y->kind == OSH_Y_SEQ) { // group of the form PRESET: [targets]
         OSH_TRY(osh_q_preset(cx, s, name->text));
         OSH_TRY(osh_recipe_strs(cx, &s->targets, y, "targets", what));
         goto done;
@@ -283,7 +285,7 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
         if (map->keys[i]->kind != OSH_Y_STR)
             OSH_TRY(yaml_bad(cx, map->keys[i], what, "group", "a name"));
         OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
-        if (q->scheme) { // the groups become group_0, group_1 ... in order
+        if (q->scheme) { // the groups are renamed group_0, group_1 ... in order
             osh_free(cx, m->schemes[i].group_name);
             if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i)))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
@@ -300,7 +302,8 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    bool named = false; // false: config.json has null, as in LLM Compressor; the observer is minmax
+    bool named = false; // true: the recipe names an observer; if not, config.json has null, as in
+                        // LLM Compressor, and minmax is used
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
                  y->items[i]->kind == OSH_Y_STR;
@@ -310,7 +313,7 @@ done:
     return rc;
 }
 
-/* Moves the arguments of a group for attention (queries, keys and values) to m->cache. */
+/* Copies the arguments of a config group for attention (queries, keys and values) to m->cache. */
 static osh_status take_attention(osh_ctx *cx, osh_modifier *m, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -319,7 +322,7 @@ static osh_status take_attention(osh_ctx *cx, osh_modifier *m, const char *what)
         if (!osh_q_of_attention(s)) continue;
         if (m->cache.present)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: %s quantizes what attention reads, and so does %s: want one of them",
+                     "%s: %s and %s both quantize the inputs of attention: want one of them",
                      what, s->group_name, m->queries ? "another group" : "kv_cache_scheme");
         m->cache = s->inputs, m->queries = true;
     }
@@ -327,12 +330,12 @@ done:
     return rc;
 }
 
-/* Reads a candidate that is a preset. It gets the modifier's observers. */
+/* Reads a candidate that is the name of a preset. The observers are those of the modifier. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // its strings are views
+    osh_q_scheme s = {0}; // the strings of s are views, so s is not freed
     rc = osh_q_preset(cx, &s, y->text);
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;
@@ -428,7 +431,8 @@ osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
     OSH_NEW(cx, m->target_scheme, n);
     for (size_t i = 0; i < m->n_schemes; i++)
         for (size_t t = 0; t < m->schemes[i].targets.n; t++) {
-            size_t at = k; // a target that occurs twice gets the later group, as in a Python dict
+            size_t at = k; // a target that occurs twice belongs to the later group, as in a Python
+                           // dict
             for (size_t p = 0; p < k; p++)
                 if (!strcmp(all[p], m->schemes[i].targets.items[t])) at = p;
             all[at] = m->schemes[i].targets.items[t];

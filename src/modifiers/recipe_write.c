@@ -1,5 +1,5 @@
-/* recipe_write.c - writes the text of a recipe again with other groups. Stages, modifiers, other
- * keys and their order are kept. Comments are lost. */
+/* recipe_write.c - writes the text of a recipe with other config groups. Stages, modifiers, other
+ * keys and their order do not change. Comments are lost. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -10,12 +10,13 @@ typedef struct writer {
     const osh_recipe *r;
     const osh_recipe_group *groups;
     size_t n;
-    int more_of;      // index of the modifier that gets one more line; -1: none
-    const char *more; // view: this line
+    int more_of;      // index of the modifier to which a line is added; -1: none
+    const char *more; // view: the added line
     size_t at; // index of the next modifier of the recipe
 } writer;
 
-/* Writes a value in flow style. An enum in the form of Python's yaml is written as its value. */
+/* Writes a value in flow style. An enum that Python's yaml wrote as a list with a tag is written as
+ * a plain value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
@@ -36,7 +37,7 @@ done:
     return rc;
 }
 
-/* Writes a key whose value is a map on the next lines. */
+/* Writes a key; the caller then writes the value of the key, a map, on the next lines. */
 static osh_status put_name(osh_ctx *cx, osh_buf *b, int indent, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +100,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    if (w->groups && m->replaced) goto done; // another modifier has its schemes
+    if (w->groups && m->replaced) goto done; // a later modifier uses the schemes of m
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
     OSH_TRY(osh_buf_append(cx, b, ":\n", 2));
@@ -109,7 +110,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // The list came with the schemes of another modifier.
+    // The ignore list is from the QuantizationModifier whose schemes m uses.
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -1,6 +1,6 @@
 /* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations"
  * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py, without learning.
- * QuIPModifier is below. src/rewrite/rotations.c decides which weights are rotated. */
+ * This file also has QuIPModifier. src/rewrite/rotations.c decides which weights are rotated. */
 #include "modifiers/rotate.h"
 
 #include <string.h>
@@ -34,7 +34,8 @@ static const osh_field spinquant_fields[] = {
     {0},
 };
 
-/* Reads a name or a list of names. */
+/* Reads a name or a list of names of rotations to a->which. may: OSH_ROTATE_* bits of the allowed
+ * rotations. */
 static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may,
                                  const char *what)
 {
@@ -68,7 +69,7 @@ done:
     return rc;
 }
 
-/* Reads the keys of both modifiers. Other keys of LLM Compressor have no effect or are refused. */
+/* Reads keys that both modifiers have. Fails for values that are not supported. */
 static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v,
                              bool *known, const char *what)
 {
@@ -76,12 +77,12 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // LLM Compressor does not support them either.
+    // LLM Compressor does not support `true` for these keys either.
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s:%d:%d: %s: want false: upstream has no other value, either", what, v->line,
-                     v->column, key);
+                     "%s:%d:%d: %s: want false, the only value that upstream supports", what,
+                     v->line, v->column, key);
     } else if (!strcmp(key, "precision")) {
         const char *text = v->text ? v->text : "";
         if (!strncmp(text, "torch.", 6)) text += 6;
@@ -89,12 +90,13 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
                      what, v->line, v->column, text);
-        a->f32 = !strcmp(text, "float32"); // dtype of stored matrices; products are always f64
+        a->f32 = !strcmp(text, "float32"); // dtype of the stored matrices; products are always
+                                           // computed in f64
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
                !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s:%d:%d: %s: want null: what is rotated follows from the model's graph",
+                     "%s:%d:%d: %s: want null: the model's graph determines the rotations",
                      what, v->line, v->column, key);
     } else {
         *known = false;
@@ -174,8 +176,8 @@ const osh_modifier_type osh_modifier_spinquant = {
     .resolve = spinquant_resolve, .rotates = true,
 };
 /* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice
- * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py, which uses
- * only its matrices. */
+ * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py. LLM
+ * Compressor uses only the matrices of QuIP#, not the codebooks. */
 const osh_modifier_type osh_modifier_quip = {
     .name = "QuIPModifier", .fields = quip_fields, .bytes = sizeof(osh_rotate), .key = quip_key,
     .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve, .rotates = true,

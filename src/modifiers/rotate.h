@@ -6,9 +6,9 @@
 #include "tensor/rotation.h"
 
 enum { // the rotations, as bits of a set
-    OSH_ROTATE_R1 = 1, // residual stream
-    OSH_ROTATE_R2 = 2, // attention's values, head by head
-    OSH_ROTATE_R3 = 4, // queries and keys, head by head, while the model runs
+    OSH_ROTATE_R1 = 1, // the residual stream
+    OSH_ROTATE_R2 = 2, // values of attention, each head separately
+    OSH_ROTATE_R3 = 4, // queries and keys, each head separately, while the model runs
     OSH_ROTATE_R4 = 8, // inputs of down_proj, while the model runs
     OSH_ROTATE_V = 16, // inputs of Linears, while the model runs
     OSH_ROTATE_U = 32  // outputs of Linears, while the model runs
@@ -21,7 +21,7 @@ typedef struct osh_rotate { // arguments of the modifier
     int64_t block;   // transform_block_size; 0: not given
     int64_t seed;
     bool centre;     // center_embeddings
-    bool f32;        // precision of matrices in the output: true: f32; false: f64
+    bool f32;        // true: matrices in the output are f32; false: f64
     osh_strs targets, ignore; // own: for the rotations v and u
 } osh_rotate;
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);

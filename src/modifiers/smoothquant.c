@@ -1,15 +1,15 @@
 /* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
- * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as
- * llmcompressor/modifiers/transform/smoothquant/base.py runs it. s is the factor of channel c of a
- * layer's output x, which Linears with weights W read:
+ * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as in
+ * llmcompressor/modifiers/transform/smoothquant/base.py. s is the factor of channel c of a layer's
+ * output x. Linears with weights W read x:
  *
  *   a = max x[c] - min x[c]              over all tokens
- *   w = 2 max |W[., c]|                  over all of the Linears
+ *   w = 2 max |W[., c]|                  over all Linears that read x
  *   s = a^strength / w^(1 - strength)    a if w is 0; at least 1e-5
  *
- * a = 64, w = 4 and strength 0.5 give s = 4: the layer's weight is divided by 4, column c of the
- * Linears is multiplied by it. With algorithm log_equalization (arXiv 2308.15987) s = a / log2(2 +
- * a). Each step is rounded to the model's dtype. */
+ * a = 64, w = 4 and strength 0.5 give s = 4: channel c of the layer's weight is divided by 4, and
+ * column c of the Linears is multiplied by 4. With algorithm log_equalization (arXiv 2308.15987) s
+ * = a / log2(2 + a). Each step is rounded to the model's dtype. */
 #include "base/elementary.h"
 #include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
@@ -22,10 +22,11 @@ extern const osh_modifier_type osh_modifier_log_equalization;
 
 typedef struct smoothquant {
     double strength;
-    char *algorithm;       // own; NULL: the default of the modifier
+    char *algorithm;       // own; NULL: the default algorithm of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // the recipe has mappings, so none are inferred
+    bool given;            // true: the recipe has mappings, so the mappings of the model's graph
+                           // are not used
 } smoothquant;
 
 static const osh_field fields[] = {
@@ -48,11 +49,12 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
-    } else if (!strcmp(key, "num_calibration_steps")) { // it has no effect in LLM Compressor either
+    } else if (!strcmp(key, "num_calibration_steps")) { // this key has no effect in LLM Compressor
+                                                        // either
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
                     "%s:%d: num_calibration_steps decides nothing: all samples are used; "
-                    "--num-calibration-samples says how many",
+                    "--num-calibration-samples sets their number",
                     what, v->line);
     } else if (!strcmp(key, "calibration_function")) {
         if (v->kind != OSH_Y_NULL)
@@ -80,8 +82,8 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* Returns x^p as torch computes it for a tensor of dtype dt: the exponent is rounded too (0.8
- * becomes 0.80078125 in BF16). */
+/* Returns x^p as torch computes it for a tensor of dtype dt: p is rounded to dt before (0.8 becomes
+ * 0.80078125 in BF16). */
 static float power_as_torch(float x, double p, osh_dtype dt)
 {
     return x > 0   ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt)
@@ -128,7 +130,7 @@ const osh_modifier_type osh_modifier_smoothquant = {
     .factors = smoothquant_factors, .end = smoothquant_end,
 };
 const osh_modifier_type osh_modifier_log_equalization = {
-    // The older name of one of its algorithms.
+    // An older name of SmoothQuantModifier with algorithm log_equalization.
     .name = "LogarithmicEqualizationModifier",
     .fields = fields,
     .bytes = sizeof(smoothquant),

@@ -3,27 +3,28 @@
  *
  *   sum over rows and columns of (Q - W)^2 c_j
  *
- * Each row is multiplied by the cost of its output for the model's loss if that is known (`care` of
- * osh_linear_job).
+ * If the cost of each output for the model's loss is known (`care` of osh_linear_job), the sum of
+ * each row is multiplied by the cost of the row's output.
  *
- * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. The column loop leaves a rounding error at each column
- * that is as large as that of rounding to nearest. After the later columns have compensated for it
- * as far as they can, it costs c_j. So one factorization serves all candidates. Rounding to
- * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
- * bits this second loss is always used: the effect of that rounding on the model's predictions can
- * be measured, and shows how important a loss of this Linear is.
+ * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding error as
+ * large as that of rounding to nearest. Later columns compensate a part of this error, and the
+ * remaining loss is c_j times the square of the error. So one factorization is enough for all
+ * candidates. Rounding to nearest: c_j = H_jj, as if the errors of different columns were
+ * independent. For OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on
+ * the model's predictions can be measured, which gives the importance of the Linear.
  *
- * Candidates that are named schemes may also round inputs, each in its own way. The cost of
- * rounding an input is the sum over columns of v_j, the variance of the error of column j, times
- * the mean square of the gradient of the loss there (care_in). If care_in is unknown, it is the sum
- * above with W instead of Q - W and v_j instead of c_j. With the step s between codes, the largest
- * code t, and A the sum of the largest squares of the tokens' groups of g columns:
+ * Candidates that are named schemes may also round inputs. The loss from rounding an input is the
+ * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
+ * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
+ * with W instead of Q - W and v_j instead of c_j. s is the step between codes and t the largest
+ * code. A is a sum over all tokens: the largest square in the token's group of g columns:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
- * For whole tokens A is known (OSH_STAT_PEAKS). For groups it is estimated as that of one outlier
- * channel or of a normal distribution, whichever is larger. r is 0 for integers. For a float with d
- * digits after the first it is the mean square of the relative error, 0.541 2^(-2 d) / 12. */
+ * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated: the
+ * larger of the values for one outlier channel and for a normal distribution. r is the mean square
+ * of the relative error: 0 for integers, and 0.541 2^(-2 d) / 12 for a float with d mantissa
+ * bits. */
 #include "modifiers/survey.h"
 
 #include <math.h>
@@ -56,8 +57,8 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        if (!m->candidates[k].bits) return true; // its inputs may be rounded differently from those
-                                                 // of the scheme
+        /* A named scheme may round inputs differently from the modifier's scheme. */
+        if (!m->candidates[k].bits) return true;
     return false;
 }
 
@@ -81,11 +82,12 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // a weight with one candidate
+typedef struct scan { // computation of the loss of a weight with one candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: all zeros, which gives the loss of the whole weight
+    const void *codes; // NULL: the decoded weight is 0, so the result is the loss without the
+                       // weight
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
@@ -125,7 +127,8 @@ done:
     return rc;
 }
 
-/* Computes v [I] of the formula for dynamic inputs, from the diagonal of H and OSH_STAT_PEAKS. */
+/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I]: diagonal of H;
+ * peaks: OSH_STAT_PEAKS, 0: unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -145,10 +148,11 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // own: costs of a rounding error in each column [I]
-    // diag: from H; input: of this candidate; both NULL if all inputs are alike
+typedef struct costs { // own: [I] costs of a squared rounding error in each column
+    /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
+     * input are NULL if all candidates round inputs in the same way */
     float *weight, *diag, *input;
-    int n;                        // number of Linears with that input
+    int n;                        // number of Linears that read the input
 } costs;
 
 static osh_status candidate_loss(osh_ctx *cx, double *loss, const osh_modifier *m,
@@ -259,7 +263,7 @@ osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
         const osh_q_args *a = &m->schemes[i].weights;
         if (a->present && a->type != OSH_Q_INT)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: the bits of integer weights can be chosen, and those of %s are none: "
+                     "%s: bits can only be chosen for integers, and the weights of %s are none: "
                      "want integers, or no --target-bits and no --target-size",
                      m->type->name, m->schemes[i].group_name);
     }

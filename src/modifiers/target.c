@@ -7,7 +7,7 @@ osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const in
 {
     osh_status rc = OSH_OK;
     int64_t I = d->shape[0];
-    // own: `order`, on the device of d.
+    // order: own, on the device of d
     osh_tensor factor = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)u), *order = NULL;
     osh_tensor list = osh_tensor_view(OSH_I32, 1, &I, (int32_t *)perm);
     osh_op_args a = {.in = {&factor, &list}, .out = {d}};
@@ -45,7 +45,7 @@ void osh_target_free(osh_ctx *cx, osh_linear_job *j)
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *copy = NULL; // own: in host memory
+    osh_tensor *copy = NULL; // own: copy of the target in host memory
     const osh_tensor *t = j->target;
     if (t->device) {
         OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, t->shape));

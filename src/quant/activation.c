@@ -1,11 +1,10 @@
-/* activation.c - finds ranges of static activations, and does fake quantization in the forward pass
- * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py
- * compute_dynamic_scales_and_zp).
+/* activation.c - observes the ranges of static activations, and fake-quantizes activations in the
+ * forward pass (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize,
+ * helpers.py compute_dynamic_scales_and_zp).
  *
  *   ranges              see observers/
  *   fake quantization   y = rnd((code - zp) * s); s and zp are stored (static) or
- *                       computed from x (dynamic)
- */
+ *                       computed from x (dynamic) */
 #include "quant/arith.h"
 #include "quant/calibrate.h"
 #include "quant/kernels.h"
@@ -26,8 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments for a search in which the heads of a sample are the rows of a weight. All
- * rows end their search together. */
+/* Returns the arguments of a search that treats each head of a sample like a row of a weight. The
+ * searches of all heads end together. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -35,7 +34,8 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-/* Counts the values x [n] of one head. Their range was already added to o. */
+/* Counts the values x [n] of one head in the histogram of o. range: smallest and largest of these
+ * values. */
 static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a,
                                const osh_tensor *x, const float range[2])
 {
@@ -115,13 +115,14 @@ done:
     return rc;
 }
 
-typedef struct looking { // a second look at a sample
+typedef struct looking { // work of osh_act_observe_again: a second look at one sample
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    double **losses; // [heads] losses of the sample's group; NULL: the head has no values
+    double **losses; // [heads] view: losses [candidates] of the sample's group; NULL: all values of
+                     // the head are 0
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -140,8 +141,8 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Sets *to (view) to the losses of the sample's group. NULL: the range has no candidates, because
- * all values are 0. */
+/* Sets *to (view) to the losses [candidates] of the group to which the sample belongs. Sets *to to
+ * NULL if all values are 0, because then there are no candidates. */
 static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
                                   const osh_act_sample *at)
 {
@@ -220,8 +221,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float)); // or the list of
-                                                                       // osh_act_observe_again
+    /* The range, or the list of losses of osh_act_observe_again. */
+    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
                                  : osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
@@ -232,18 +233,19 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // scale and zero are set if they are static
+    osh_q_code code; // static activations: scale and zero are set
     uint8_t *x;      // [N, I] of dtype dt
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
-    bool fixed; // scale and zero are given
-    // view: one per segment (heads of attention); NULL: those of code
+    bool fixed; // true: scale and zero point are not computed from x
+    /* view: scale and zero point of each head (a segment); NULL: `code` has them */
     const osh_tensor *scales, *zeros;
-    float global; // global scale; 0: none; scales are relative to it
+    float global; // global scale, to which the scales are relative; 0: no global scale
 } fake;
 
-enum { CODES = 1024 }; // values that are encoded to the stack and decoded in place, at a time
+enum { CODES = 1024 }; // number of values that are encoded to the stack and decoded in place at a
+                       // time
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {

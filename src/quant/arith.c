@@ -4,7 +4,7 @@
  *
  *   symmetric    s = rnd(amax / (R/2))                                     R = qmax - qmin
  *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
- *   s == 0       eps of the dtype, after zp
+ *   s == 0       s = eps of the dtype; zp is computed before
  *
  *   E8M0         s = 2^n, n such that the largest code reaches at least amax / 1.75      (MX)
  *   E4M3         s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32      (NVFP4)
@@ -72,8 +72,8 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point. zero_f32 is true for the 0-dimensional case of the
- * reference (dynamic tensor strategy), which does not round qmin - t. */
+/* Computes one scale and its zero point from the range [mn, mx]. zero_f32: do not round qmin -
+ * rnd(mn / s); the reference does so for 0-dimensional tensors (dynamic, strategy tensor). */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -131,7 +131,8 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* Work of one call. It is cut into chunks of whole bands, or of rows if there is one band. */
+/* Work of one call, on weight w. A chunk has whole bands (rows that share scales), or some rows if
+ * all rows are one band. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
@@ -139,9 +140,9 @@ typedef struct job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    bool whole;       // scales are computed after all ranges are known
+    bool whole;       // true: scales are computed after all ranges are known
     const uint8_t *w; // [O, I]
-    float *min, *max; // [scales], or [chunks] for the tensor strategy
+    float *min, *max; // [scales] ranges; strategy tensor: [chunks]
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
     osh_tensor *out; // output of decoding
@@ -166,11 +167,12 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum and stays
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum and is never
+                                                  // replaced
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
-/* Rounds the ranges [first, last) to dt. Fails if one is not finite. */
+/* Rounds the ranges [first, last) to j->dt. Fails if a range is not finite. */
 static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
@@ -302,8 +304,8 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // checked here too, because the search
-                                                            // may have expanded the range
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // checked again, because the search can
+                                                            // expand a range
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
@@ -332,7 +334,8 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Fails if the shapes of p do not fit [O, I]: then no read goes past the end. */
+/* Fails if the shapes of p do not fit a weight [O, I], so that later reads stay inside the
+ * arrays. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {
@@ -361,7 +364,7 @@ done:
     return rc;
 }
 
-/* Encodes or decodes every segment of the rows of a chunk. */
+/* Encodes or decodes all segments (elements of a row that share a scale) of a chunk of rows. */
 static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -387,7 +390,7 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Encodes w [O, I], or decodes into it. */
+/* Encodes w [O, I] to j->codes, or decodes j->codes to w. */
 static osh_status run_codes(osh_ctx *cx, job *j, const osh_tensor *w)
 {
     osh_status rc = OSH_OK;

@@ -11,9 +11,9 @@ typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
     osh_tensor *scale; // own: [rows, cols] or [1] (tensor) in the weight's dtype; tensor_group: FP8
-    osh_tensor *zero;  // own: I8, shape of scale; NULL: symmetric
-    float global;      // tensor_group: the value of a scale is scale / global; else 0
-    // view, input: [I] weights of the channels in a search; NULL: all are equal
+    osh_tensor *zero;  // own: I8, shape of `scale`; NULL: symmetric
+    float global;      // tensor_group: codes are multiplied by scale / global; other strategies: 0
+    /* view, input: [I] importance of the input channels in a search; NULL: all are equal */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
@@ -26,7 +26,7 @@ typedef struct osh_q_shape {
 osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O,
                              int64_t I, const char *what);
 
-typedef struct osh_q_scaling { // how ranges are converted to scales
+typedef struct osh_q_scaling { // how to convert ranges to scales
     const osh_q_args *args; // view
     osh_dtype dt;           // dtype of the scales and of the ranges
     osh_arithmetic ar;
@@ -35,27 +35,29 @@ typedef struct osh_q_scaling { // how ranges are converted to scales
  * */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
-float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns the factor of a code
-void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores the scale nearest to value
+float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32; tensor_group:
+                                                          // divided by `global`
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores `value`, rounded to the
+                                                              // dtype of the scales, as scale i
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
- * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if that is
- * not finite. Source: generate_gparam. */
+ * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the
+ * result is not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
-/* Finds the ranges of w [O, I] with the observer of `a`, and allocates their scales and zero points
- * in p. Strategy tensor_group: p->global is an input; 0 means the global scale of w. */
+/* Finds the ranges of w [O, I] with the observer of `a`. Allocates p->scale and p->zero and sets
+ * them. Strategy tensor_group: p->global is an input; 0: the global scale of w is computed. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
-/* Finds the parameters of w [O, I] F32 for a weight of dtype how->dt. The ranges are rounded to
- * that dtype. */
+/* Does the work of osh_q_weight_params for w [O, I] F32, with scales of dtype how->dt. The ranges
+ * are rounded to how->dt. */
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_scaling *how, const char *what);
 /* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of `a` finds
- * in w. w may also be some whole groups of a weight. */
+ * in w. w may also be a part of a weight that consists of whole groups. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
                              const char *what);
 /* Rounds w to codes: I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte. A code is w /
- * scale + zp, clamped and rounded, ties to even. It is the code that compressed-tensors saves on a
- * CPU. */
+ * scale + zp, clamped and rounded, ties to even. The codes are equal to those that
+ * compressed-tensors computes on a CPU. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p,
                         const osh_q_args *a, osh_arithmetic ar);
 /* Decodes codes: w (dtype of scale) = (code - zp) * scale. Each step is rounded to the scale's
@@ -79,38 +81,40 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
-    struct osh_histogram *counts; // own; NULL: the observer does not count, or has no values yet
-    osh_stat *losses;             // own: osh_stat_sums [candidates] of the second look
+    struct osh_histogram *counts; // own: histogram of all values; NULL: the observer does not
+                                  // count, or no sample was observed
+    osh_stat *losses;             // own: loss of each candidate range, summed in the second look
+                                  // (osh_stat_sums [candidates])
 } osh_act_observer;
 typedef struct osh_act_sample { // position of a sample among all samples
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;
-/* Observes one sample x [tokens, heads * head_dim]. o [heads] has one observer for each head. */
+/* Observes one sample x [tokens, heads * head_dim]. o [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* First of the two steps of osh_act_observe: computes the ranges [2, heads] of a sample, smallest
- * values first, and counts its values if the observer counts. Samples come in order.
- * osh_act_observer_feed adds a range to one head. */
+/* First of the two steps of osh_act_observe: sets range [2, heads] to the smallest values, then the
+ * largest values of each head, and counts all values if the observer counts. The second step is
+ * osh_act_observer_feed for each head. Samples must come in order. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
-/* Observes a sample a second time, after all have been observed once. Only for observers that look
- * twice (osh_observer_twice). `at` NULL: all samples are one group. */
+/* Observes a sample a second time, after all samples have been observed once. Only for observers
+ * for which osh_observer_twice is true. `at` NULL: all samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);
 /* Ends the second look: merges the losses of the last group. */
 osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
-/* Returns the range of all samples. */
+/* Sets [*lo, *hi] to the range that results from all samples, rounded to dt. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 /* Returns the host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
-/* Returns the scratch bytes that the observation of a sample needs. */
+/* Returns the bytes of scratch that osh_act_observe and osh_act_observe_again need for a sample. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);
-/* Adds the range of one sample to an observer. */
+/* Adds the range [lo, hi] of one sample to the observer of one head. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
 /* Fake-quantizes activations x [N, I] in place: dynamic (per token, per group, or tensor per

@@ -1,5 +1,5 @@
-/* calibrate.c - measures the error that a range gives to values or bins of a histogram, and chooses
- * ranges. */
+/* calibrate.c - computes the quantization error of a range from values or from a histogram, and
+ * chooses ranges. */
 #include "quant/calibrate.h"
 #include "quant/kernels.h"
 
@@ -16,7 +16,8 @@ static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
     return code;
 }
 
-/* Returns the loss of n <= PIECE values. counts NULL: each value counts once. */
+/* Returns the sum of count |x - dq(x)|^power over n <= PIECE values. counts NULL: all counts are
+ * 1. */
 static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code,
                          int power)
 {
@@ -33,8 +34,8 @@ static double piece_loss(const float *x, const double *counts, int64_t n, const 
     return loss;
 }
 
-/* Returns the loss of the range [lo, hi]: the sum over bins of the bin's count times the error |c -
- * dq(c)| of its middle c, to the power of 1 or 2. Scale and zero point are computed in F32. */
+/* Returns the loss of the range [lo, hi]: the sum over all bins of count |c - dq(c)|^power, with c
+ * the middle of the bin. Scale and zero point are computed in F32. */
 static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
                              int power)
 {

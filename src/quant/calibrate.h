@@ -6,21 +6,23 @@
 
 /* Returns the value in the middle of bin i. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
-/* Returns the mean loss of the values of x, with the observer's power. */
+/* Returns the mean of |x - dq(x)|^power over the values of x, with the range [lo, hi] and the power
+ * of the observer. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* Choose the candidate of the observer that has the least loss. The first function computes the
- * losses from the bins; the second gets them in losses [candidates]. The first of equal ones
- * wins. */
+/* Choose the range, among the candidates of the observer, with the smallest loss; the first of
+ * several equal candidates. osh_calibrate_least computes the losses from the bins;
+ * osh_calibrate_least_of reads them from losses [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);
-/* Returns a range that contains this percentage of the values. If `a` is symmetric, it is the
- * percentage of |x|; if not, half of the other values are outside at each end. The range stays
- * within [min, max] of the values. */
+/* Sets [*lo, *hi] to a range that contains `percentile` percent of the values. If `a` is symmetric,
+ * the percentage refers to |x|; if not, half of the remaining values are outside at each end. The
+ * range is inside [min, max] of all values. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-double osh_calibrate_top(const osh_q_args *a); // largest code, in steps of the scale, of a
-                                               // symmetric range
-/* The histogram of an activation may grow to this multiple of its first bins. */
+double osh_calibrate_top(const osh_q_args *a); // returns the end of a symmetric range divided by
+                                               // the scale: the largest code, + 0.5 for integers
+/* Largest number of bins of an activation's histogram, as a multiple of the first number of
+ * bins. */
 enum { OSH_CALIBRATE_GROW = 8 };
 #endif

@@ -1,7 +1,7 @@
-/* config_print.c - prints quantization_config as the calibrating path of LLM Compressor does
- * (compressed-tensors 0.19.0). Every key is written, nulls too. osh_json_print sorts the keys at
- * every level, group names included ("group_10" before "group_2"). The text is indented by two more
- * levels, because the value is at depth 1 of config.json. */
+/* config_print.c - prints quantization_config like the calibrating path of LLM Compressor
+ * (compressed-tensors 0.19.0). Every key is written, also keys with the value null. osh_json_print
+ * sorts the keys at every level, also group names ("group_10" before "group_2"). The text is
+ * indented by two more levels, because the value is at depth 1 of config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "quant/observer.h"
 #include "quant/scheme.h"
 
-/* Adds an item and takes ownership of it. cJSON returns NULL if there is no memory, and adding NULL
- * returns false, so steps can be chained with &&. */
+/* Adds `item` to `to` and takes ownership of `item`. cJSON returns NULL if there is no memory.
+ * config_add returns false for NULL, so calls can be chained with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
@@ -52,7 +52,7 @@ static cJSON *kwarg_number(const osh_q_kwarg *k)
     if (k->kind == OSH_Q_KWARG_BOOL) return cJSON_CreateBool(k->value != 0);
     if (k->kind == OSH_Q_KWARG_INT || k->value != floor(k->value))
         return cJSON_CreateNumber(k->value);
-    snprintf(text, sizeof text, "%.1f", k->value); // prints 100.0 with its fraction
+    snprintf(text, sizeof text, "%.1f", k->value); // prints 100 as 100.0
     return cJSON_CreateRaw(text);
 }
 
@@ -139,7 +139,8 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
     return NULL;
 }
 
-/* In a group the observer is always named. Here it stays null if it is not. */
+/* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the observer is null;
+ * groups of weights get the name of the default observer. */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
@@ -151,7 +152,7 @@ static cJSON *cache_object(const osh_q_args *a)
     return o;
 }
 
-/* Makes the ExpertSparsityConfig of compressed-tensors 0.20. */
+/* Returns the JSON object of ExpertSparsityConfig (compressed-tensors 0.20). */
 static cJSON *experts_object(const osh_q_beside *b)
 {
     cJSON *o = cJSON_CreateObject(), *counts = cJSON_CreateArray(); // own

@@ -4,7 +4,8 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for the scales of an attention and of outputs too
+enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for a weight, scales of inputs and outputs, and
+                                      // scales of an attention module
 typedef struct osh_format_tensor {
     const char *leaf; // end of the tensor's name, such as "weight_packed"
     osh_dtype dtype;
@@ -19,24 +20,25 @@ typedef struct osh_format_weight { // a weight [O, I]
 } osh_format_weight;
 
 typedef struct osh_format_input { // views: parameters of static activations
-    const osh_tensor *scale, *zero; // NULL: the scheme has none
+    const osh_tensor *scale, *zero; // NULL: the scheme has no static activations; zero NULL:
+                                    // symmetric
 } osh_format_input;
 
 typedef struct osh_format {
     const char *name; // such as "pack-quantized"
-    /* Lists the tensors that replace `weight`, and input_scale and input_zero_point of static
-     * activations. `out` has space for OSH_FORMAT_MAX_TENSORS. */
+    /* Lists the tensors that replace `weight`, followed by input_scale and input_zero_point of
+     * static activations. `out` has space for OSH_FORMAT_MAX_TENSORS. */
     osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w);
-    /* Writes the tensors. data[i] has the memory for tensor i of tensors(). `in` is NULL if
-     * activations are not static. If `codes` is NULL, tensor 0 is left out: the caller writes it
-     * with pack_rows. */
+    /* Writes the tensors. data[i]: memory for tensor i of tensors(). `in` is NULL if activations
+     * are not static. If `codes` is NULL, tensor 0 is not written: the caller writes tensor 0 with
+     * pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                        const void *codes, const osh_qparams *p, const osh_format_input *in);
-    /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. NULL: the
-     * bytes of tensor 0 are the codes. */
+    /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. The pointer
+     * is NULL if the bytes of tensor 0 are the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
-    /* Reads the stored tensors data[i] into codes and into p, which is allocated here. Scales may
-     * be F32, because other tools write F32 scales. */
+    /* Reads the stored tensors data[i] to `codes`, and allocates and sets p. Scales may be F32,
+     * because other tools write F32 scales. */
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
@@ -51,24 +53,24 @@ typedef struct osh_format_stored { // a tensor of a file without its data
  * except weight_global_scale. */
 osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
                             const osh_format_tensor *want);
-/* Adds the tensors of static output_activations. In every format they follow the format's own
- * tensors. */
+/* Adds the tensors of static output_activations. In every format these tensors follow the tensors
+ * of the format itself. */
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 extern const osh_format *const osh_formats[]; // all formats; NULL ends the list
-/* The format of a weight that is pruned but not quantized. It is not in osh_formats. */
+/* The format of a weight that is pruned but not quantized. This format is not in osh_formats. */
 extern const osh_format osh_format_dense;
 /* The bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later):
  * element i has the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first, and
- * is stored as code + 2^(bits-1). word_step and code_step are the distances between neighbours in
- * elements, so that columns (of zero points) can be packed too. */
+ * is stored as code + 2^(bits-1). word_step and code_step are the distances between neighbours, in
+ * elements, so that columns (of zero points) can also be packed. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);
 void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step,
                     int64_t n, int bits);
-const osh_format *osh_format_find(const char *name); // NULL: no format has this name
-/* Returns the format of a scheme. An explicit s->format wins if it can store the weights. `what`
- * names the scheme in errors. */
+const osh_format *osh_format_find(const char *name); // returns NULL if no format has this name
+/* Returns the format of a scheme. If s->format is set, it is the result, and the call fails if the
+ * format cannot store the weights. `what` names the scheme in errors. */
 osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
                             const char *what);
 #endif

@@ -1,4 +1,5 @@
-/* fusion.c - finds the layer of vLLM that a Linear becomes a part of, by name and model type. */
+/* fusion.c - finds the fused layer of vLLM to which a Linear belongs, by module name and model
+ * type. */
 #include "quant/fusion.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
                           cJSON_IsString(type) ? type->valuestring : NULL};
 }
 
-/* True if one of the words of `types` is `type`, or is `type` followed by "_text". */
+/* True if one of the words of `types` is `type`, or `type` without the ending "_text". */
 static bool types_have(const char *types, const char *type)
 {
     static const char tail[] = "_text";
@@ -37,7 +38,7 @@ static bool types_have(const char *types, const char *type)
     return false;
 }
 
-/* True if the parent of the module is called `around`. `leaf` points to the last part of the
+/* True if the parent of the module has the name `around`. `leaf` points to the last part of the
  * module's name. */
 static bool stands_in(const char *module, const char *leaf, const char *around)
 {

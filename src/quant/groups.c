@@ -5,7 +5,7 @@
 
 struct osh_groups {
     osh_matcher *targets; // own: matcher of the targets of all groups
-    int *group;           // own: group of each target
+    int *group;           // own: index of the config group of each target
 };
 
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)

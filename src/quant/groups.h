@@ -7,7 +7,7 @@
 typedef struct osh_groups osh_groups;
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c);
 void osh_groups_free(osh_ctx *cx, osh_groups *g);
-/* *group is -1 if no target matches. */
+/* Sets *group to the index of the module's config group, or to -1 if no target matches. */
 osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module,
                            const char *cls);
 #endif

@@ -1,5 +1,5 @@
-/* histogram.c - counts values in bins of one width. If there are too many bins, pairs of them are
- * merged. */
+/* histogram.c - counts values in bins of equal width. If more bins are needed than allowed, pairs
+ * of bins are merged. */
 #include "quant/histogram.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Merges the bins in pairs. The width doubles. */
+/* Merges the bins of each half in pairs. The width of a bin doubles. */
 static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};

@@ -1,11 +1,11 @@
-/* histogram.h - counts values by their size. An observer that counts all values chooses a range
- * from the histogram.
+/* histogram.h - counts values by size. Some observers choose a range from such a histogram of all
+ * values.
  *
  * A histogram has two halves, for values >= 0 and for values < 0. All bins have the same width: x
  * is in bin floor(|x| / width) of its half. The first values set the width to (their largest |x|) /
- * bins. Larger values that come later add bins of the same width. So no count changes its bin, no
- * value is lost, and the order of the values inside a sample has no effect. With bins 4 and samples
- * whose largest |x| are 2 and 3.2 the width is 0.5, and a half has 4 and then 7 bins. If no more
+ * bins. Later, larger values add bins of the same width. So counts never move between bins, no
+ * value is lost, and the order of the values inside a sample has no effect. Example: 4 bins, and
+ * samples with largest |x| 2, then 3.2. The width is 0.5, and a half has 4, then 7 bins. If no more
  * bins are allowed, pairs of bins are merged and the width doubles. */
 #ifndef OSH_HISTOGRAM_H
 #define OSH_HISTOGRAM_H
@@ -24,15 +24,15 @@ osh_status osh_histogram_init(osh_ctx *cx, osh_histogram *h, int64_t bins, int64
 size_t osh_histogram_bytes(int64_t bins, int64_t grow);
 void osh_histogram_deinit(osh_ctx *cx, osh_histogram *h);
 void osh_histogram_clear(osh_histogram *h);
-/* Extends the bins to values in [lo, hi]. The values are then counted with any number of calls of
- * osh_histogram_count. */
+/* Adds bins so that they contain [lo, hi]. The caller then counts the values with any number of
+ * calls of osh_histogram_count. */
 void osh_histogram_widen(osh_histogram *h, float lo, float hi);
 void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t n);
-/* Returns the number of values in bin i. Bins of the lower half are negative: bin -1 is [-width,
- * 0). */
+/* Returns the number of values in bin i. Bins of negative values have negative numbers: bin -1 is
+ * [-width, 0). */
 int64_t osh_histogram_at(const osh_histogram *h, int64_t i);
-/* Returns the lower edge of the first bin at which the cumulated count reaches the fraction `share`
- * of all values. If `abs` is true, the bins count |x|, both halves together, from 0. If not, they
- * begin at -n. */
+/* Returns the lower edge of the first bin at which the cumulative count reaches the fraction
+ * `share` of all values. If `abs` is true, counts |x| from bin 0, both halves together; if not,
+ * counts x from bin -n. */
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs);
 #endif

@@ -1,13 +1,13 @@
-/* kernels.c - the loops over a row segment in plain C. They define the results of the AVX2 loops,
- * and run on machines without AVX2.
+/* kernels.c - loops over a segment of a row in plain C. The AVX2 loops must give the same bytes.
+ * Machines without AVX2 run the plain loops.
  *
- *   range    in the order of the bit patterns, so that it is exact and no NaN is lost
+ *   range    compares bit patterns, so that the result is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
  *   decode   y = rnd((q - z) * s)
  *   error    sum of squares in double
  *
  * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path).
- * torch computes each BF16 or F16 operation in f32 and rounds its result; rnd does the same. */
+ * torch computes each BF16 or F16 operation in f32 and rounds the result, like rnd. */
 #include "quant/kernels.h"
 
 #include <math.h>
@@ -107,8 +107,8 @@ static void range_c(float *min, float *max, const void *x, osh_dtype dt, int64_t
     *max = dt == OSH_BF16 ? osh_f32_of_bf16(h) : osh_f32_of_f16(h);
 }
 
-/* Rounds to E2M1. Ties go to the even index. A negative number that is rounded to 0 keeps its sign;
- * -0 does not. */
+/* Rounds y to E2M1 and returns the code. Ties go to the even index. A negative number that is
+ * rounded to 0 has the code of -0; -0 itself has the code of +0. */
 static uint8_t fp4_of_f32(float y)
 {
     float a = y < 0 ? -y : y;
@@ -117,8 +117,8 @@ static uint8_t fp4_of_f32(float y)
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
-/* Rounds to E2M3: steps of 1/8 below 2, of 1/4 below 4, of 1/2 up to 7.5; 8 codes in each
- * binade. */
+/* Rounds |y| to E2M3 and returns the code, with the sign bit if `negative`. The steps are 1/8 below
+ * 2, 1/4 below 4, 1/2 up to 7.5; 8 codes in each binade. */
 static uint8_t fp6_of_f32(float y, bool negative)
 {
     float a = fabsf(y);
@@ -147,8 +147,8 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
                   : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
-        q = (q - c->zero) * c->scale; // the difference has at most 8 bits, so it is exact in every
-                                      // dtype here
+        /* The difference has at most 8 significant bits, so no dtype rounds it. */
+        q = (q - c->zero) * c->scale;
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
         else if (dt == OSH_F16)
@@ -160,7 +160,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // separate sums, because an addition waits for the previous one
+    enum { LANES = 8 }; // independent sums, so that no addition waits for the previous addition
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
@@ -173,7 +173,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // arith.c then makes all of them
+    return 0; // no parameter is computed: the caller in arith.c computes all
 }
 
 const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};

@@ -1,7 +1,7 @@
 /* kernels.h - declares the loops over the elements of a row segment: range, encode, decode, error.
- * Only for src/quant. A segment is n elements of a row that share scale and zero point. There are
- * two implementations with the same bytes: plain C, which defines the results, and AVX2.
- * tests/unit/test_arith.c compares them. */
+ * This header is only for src/quant. A segment is n elements of a row that share scale and zero
+ * point. There are two implementations with the same bytes: plain C, which defines the results, and
+ * AVX2. tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
@@ -14,11 +14,11 @@ typedef struct osh_q_code { // parameters of a segment
     float scale, zero;      // zero is 0 if symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    osh_dtype round; // dtype to which w/scale, and then the sum with zero, is rounded; OSH_F32: not
-                     // rounded
+    osh_dtype round; // dtype to which w / scale and w / scale + zero are rounded; OSH_F32: no
+                     // rounding
 } osh_q_code;
 
-typedef struct osh_q_scale_rule { // how a range is converted to scale and zero point
+typedef struct osh_q_scale_rule { // how to convert a range to scale and zero point
     float qmin, qmax;
     bool symmetric;
     osh_dtype dt, step; // dt: dtype of the scale; step: dtype to which intermediate steps are
@@ -30,12 +30,12 @@ typedef struct osh_q_kernels {
     /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, one of
      * them is a NaN or Inf. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* Computes scale [n] and zp [n] (unless NULL) from ranges. Returns how many it has computed, a
-     * multiple of its vector width; the caller computes the rest. */
+    /* Computes scale [n] and zp [n] (unless NULL) from ranges. Returns the number of computed
+     * elements, which may be less than n; the caller computes the rest. */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
-    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. For E2M3
-     * zero is not added, so -0 stays -0. */
+    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. An E2M3
+     * code has the sign of x, so the code of -0 is -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale). */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
@@ -51,12 +51,12 @@ const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of dt, ties to even
-/* Return the scale of one range. That of osh_q_scale_e8m0 is a power of two, rounded to dt. That of
- * osh_q_scale_e4m3 is the E4M3 code of the scale relative to the global scale. */
+/* Return the scale of one range. osh_q_scale_e8m0 returns a power of two, rounded to dt.
+ * osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* Sets scale and zero of `code` from one range (calculate_qparams). zero_f32 is true for the
- * 0-dimensional case of the reference (dynamic, strategy tensor), which does not round qmin - t. */
+/* Sets scale and zero of `code` from one range (calculate_qparams). zero_f32: do not round qmin -
+ * rnd(min / s); the reference does so for 0-dimensional tensors (dynamic, strategy tensor). */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);

@@ -1,6 +1,6 @@
-/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. They are chosen
- * at run time; the rest of the program is plain x86-64. Each function for any dtype is inlined into
- * one function per dtype, so that the switch is outside of the loop. */
+/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. These loops are
+ * chosen at run time; the rest of the program is plain x86-64. Functions with a dtype argument are
+ * inlined into one function per dtype, so that the dtype is a constant in the loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -22,7 +22,7 @@ INLINE __m256 load8(const void *x, osh_dtype dt)
     return _mm256_loadu_ps(x);
 }
 
-/* Rounds finite f32 to bf16, to the upper 16 bits (RNE). The lower 16 bits of the result are
+/* Rounds finite f32 to bf16 (RNE), in the upper 16 bits of the result. The lower 16 bits are
  * undefined. */
 INLINE __m256i bf16_bits(__m256 x)
 {
@@ -53,8 +53,8 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
 }
 
 /* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), with the signs of `signs`. A normal number
- * gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number below the least normal
- * one, 2^(1 - bias), is rounded to multiples of an eighth of it (RNE). */
+ * gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number below the smallest normal
+ * number n = 2^(1 - bias) is rounded to a multiple of n / 8 (RNE). */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
@@ -74,7 +74,7 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-    // Each comparison that is true adds -1.
+    // Each true comparison adds -1.
     __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ));
     n = _mm256_add_epi32(n,
                          _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
@@ -118,7 +118,7 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-/* Encodes 16 values, which are a group of NVFP4. */
+/* Encodes 16 values, the size of an NVFP4 group. */
 INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
@@ -129,8 +129,8 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
     _mm_storeu_si128((__m128i *)(void *)codes, lo);
 }
 
-/* Encodes n values. c is a copy of the parameters; its kind and rounding are constants at each
- * call. */
+/* Encodes n values. c->kind and c->round are constants at each call, so that the compiler removes
+ * their branches. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -162,7 +162,8 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        osh_q_kernels_c.encode(codes, x, dt, n, c); // not reached: a layer has one dtype
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // not reached, because all tensors of a layer
+                                                    // have one dtype
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)
@@ -191,7 +192,7 @@ INLINE __m256i keys32(const uint32_t *p)
 }
 
 /* Returns the smallest of 16 signed 16-bit numbers. The instruction minpos finds the smallest of 8
- * unsigned ones. */
+ * unsigned numbers. */
 INLINE int16_t smallest16(__m256i k)
 {
     __m128i m = _mm_min_epi16(_mm256_castsi256_si128(k), _mm256_extracti128_si256(k, 1));
@@ -209,8 +210,8 @@ AVX2 static void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
         lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
     }
     for (; i < n; i += 16) {
-        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap the one
-                                                              // before
+        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap the
+                                                              // previous vector
         lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
     }
     int16_t l = smallest16(_mm256_min_epi16(lo, lo2));
@@ -256,8 +257,8 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
 }
 
 /* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
-/* Computes the parameters of 8 ranges at a time. c is a copy of the rule; its dtypes are constants
- * at each call. */
+/* Computes the scales and zero points of 8 ranges at a time. The members of c are constants at each
+ * call, so that the compiler removes branches. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {
@@ -279,7 +280,7 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // the NaN of 0 / 0 gives zero point 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // NaN (0 / 0) becomes the zero point 0
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
@@ -312,7 +313,7 @@ AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (kind == OSH_Q_CODE_FP4) { // the table has twice the value, which is an integer
+    if (kind == OSH_Q_CODE_FP4) { // the table has twice each value, because these are integers
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
         __m256i sign =
@@ -321,8 +322,8 @@ INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* The bits are read as F16, with an exponent that is 8 (FP8) or 14 (FP6) too small. So
-     * subnormals are right, and the factor 2^8 or 2^14 is exact. */
+    /* The bits are moved to an F16 number that is too small by the factor 2^8 (FP8) or 2^14 (FP6).
+     * The multiplication by this factor is exact, also for subnormal numbers. */
     __m128i u = _mm_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {
         __m128i e2m3 = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x20)), 10),

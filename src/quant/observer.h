@@ -1,7 +1,7 @@
 /* observer.h - observers find the range of a scale (llmcompressor/observers). A weight is observed
- * once, as a whole. The range of a static activation is updated by the calibration samples, one by
- * one. To add one: src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row
- * in observers.def. */
+ * once, as a whole. The range of a static activation is updated with each calibration sample. A new
+ * observer needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a
+ * row in observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
@@ -9,17 +9,18 @@
 typedef struct osh_observer_key { // a key of observer_kwargs
     const char *name;             // NULL ends the list
     double dflt, min, max;
-    bool whole;                   // the value must be an integer
-    bool idle;                    // the key has no effect here
+    bool whole;                   // true: the value must be an integer
+    bool idle;                    // true: the key is accepted but has no effect
 } osh_observer_key;
 
-/* A search narrows a range step by step at both ends. Step i multiplies (`expand` times the range)
- * by p = 1 - i / grid. The range with the least sum of |x - dq(x)|^norm is the result; the first of
- * equal ones wins. */
+/* A search for the best range. Step i tries the first range times expand (1 - i / grid). The result
+ * is the range with the smallest sum of |x - dq(x)|^norm, or the first of several equal ranges. */
 typedef struct osh_range_search {
     double expand, grid, norm;
-    int64_t steps, patience; // it ends after `patience` steps without a better range in the tensor
-    // by the mean square of the input channel; errors are in f32, not in the weight's dtype
+    int64_t steps, patience; // the search ends after `patience` steps in which no range of the
+                             // tensor became better
+    /* true: errors are weighted by the mean square of the input channel, and computed in f32
+     * instead of the weight's dtype */
     bool weighted;
 } osh_range_search;
 
@@ -27,18 +28,20 @@ struct osh_histogram;
 typedef struct osh_observer {
     const char *name;
     const osh_observer_key *keys;
-    osh_range_search (*search)(const osh_q_args *a); // NULL: the range is not searched
-    /* Updates the range *min, *max with the range lo, hi of a sample. All have dtype dt. NULL: the
-     * range of the sample replaces the range. */
+    osh_range_search (*search)(const osh_q_args *a); // returns the search; NULL: the observer does
+                                                     // not search
+    /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
+     * values are rounded to dt. NULL: [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
-    /* Chooses the range from the counts (calibrate.h) of all samples of an activation, or of the
-     * weights of one scale. At least one value is not 0. NULL: nothing is counted. If `halves` is
-     * true, the bins go from -max |x| to max |x|; if not, they begin at 0. */
+    /* Chooses the range [*lo, *hi] from the histogram of all values of an activation, or of the
+     * weights that share a scale. At least one value is not 0. NULL: the observer does not count
+     * values. If `halves` returns true, `bins` of observer_kwargs counts the bins from -max |x| to
+     * max |x|; if not, those from 0 to max |x|. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
-    /* For an observer that chooses the least loss (osh_calibrate_least): the number of candidate
-     * ranges, candidate i, and the power of errors. An observer with `exact` looks at all values a
-     * second time, when the ranges are known. */
+    /* For an observer that chooses the range with the smallest loss (osh_calibrate_least): the
+     * number of candidate ranges, candidate i, and the power of errors in the loss. An observer
+     * with `exact` reads all values a second time, when the candidates are known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);
@@ -48,28 +51,32 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-const osh_observer *osh_observer_find(const char *name); // NULL: no observer has this name
+const osh_observer *osh_observer_find(const char *name); // returns NULL if no observer has this
+                                                         // name
 const osh_observer *osh_observer_of(const osh_q_args *a); // returns minmax if `a` names no observer
-/* Sets the observer that LLM Compressor's calibrating path writes to config.json if none is named:
- * memoryless_minmax for weights, minmax for static activations, none for dynamic ones. */
+/* If `a` names no observer, sets the observer that LLM Compressor's calibrating path writes to
+ * config.json: memoryless_minmax for weights, minmax for static activations, none for dynamic
+ * activations. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
-void osh_q_observer_plain(osh_q_args *a); // sets the observer whose range is the minimum and
-                                          // maximum of the data
-bool osh_q_observer_is_plain(const osh_q_args *a); // true if the range is from minimum to maximum
+void osh_q_observer_plain(osh_q_args *a); // sets observer memoryless_minmax, without
+                                          // observer_kwargs
+bool osh_q_observer_is_plain(const osh_q_args *a); // true if the observer is one of the minmax
+                                                   // observers
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,
                                 const char *where);
-/* Fails if there is no observer of this name. The error lists all names. */
+/* Fails if there is no observer with this name. The error message lists all names. `where`: start
+ * of the message. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
-/* Fails if the observer does not support the arguments, or if a key of observer_kwargs is unknown
- * or its value out of range. */
+/* Fails if the observer of `a` does not support the arguments `a`, or if a key of observer_kwargs
+ * is unknown or the value of the key is out of range. */
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where);
-/* Returns the given value of a key, or its default. */
+/* Returns the value of a key of observer_kwargs, or the default value of the key. */
 double osh_observer_value(const osh_q_args *a, const char *key);
-/* Function for osh_observer.update: a moving average with averaging_constant. */
+/* A function for osh_observer.update: computes a moving average with averaging_constant. */
 void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a,
                           osh_dtype dt);
 
-/* ---- the search, of a weight or of a sample ---- */
+/* ---- search of the ranges of a weight or of a sample ---- */
 
 typedef struct osh_range_job {
     const osh_q_args *a;
@@ -77,24 +84,26 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const void *w;      // [O, I]
     int64_t O, I;
-    const float *importance; // [I] importance of each input channel in a weighted search; NULL: all
-                             // are equal
-    float *min, *max;   // [scales] input: range of the values, in dt; output: range that was found
+    const float *importance; // [I] factor of the errors of each input channel in a weighted search;
+                             // NULL: 1
+    float *min, *max;   // [scales] input: range of the values, rounded to dt; output: the chosen
+                        // range
 } osh_range_job;
-/* Searches or chooses the ranges. Does nothing if the observer of `a` does neither. */
+/* Replaces the ranges j->min, j->max by the ranges that the observer of j->a searches or chooses.
+ * Does nothing if this observer does neither. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
-size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt); // returns the
-                                                                                    // bytes of
-                                                                                    // scratch
-bool osh_observer_weighs(const osh_q_args *a); // true if it needs the mean squares of the input
-                                               // channels
-bool osh_observer_searches(const osh_q_args *a); // true if it searches a range or counts values
+/* Returns the bytes of scratch of osh_observer_search. */
+size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);
+bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` needs the mean squares
+                                               // of the input channels
+bool osh_observer_searches(const osh_q_args *a); // true if the observer of `a` searches a range or
+                                                 // counts values
 bool osh_observer_counts(const osh_q_args *a);
-/* True if the observer counts all values, then computes their loss in a second look. */
+/* True if the observer counts all values, then reads all values a second time to compute losses. */
 bool osh_observer_twice(const osh_q_args *a);
-int64_t osh_observer_bins(const osh_q_args *a); // number of bins at first in a half of its
+int64_t osh_observer_bins(const osh_q_args *a); // returns the first number of bins in a half of the
                                                 // histogram
-/* True if the range of a row does not depend on other rows. It does in a search that may end before
- * its last step, because the searches of all ranges of a tensor end together. */
+/* True if the range of a row does not depend on other rows. False for a search that may end before
+ * its last step, because the searches of all rows of a tensor end together. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -1,8 +1,8 @@
-/* scheme.c - QuantizationArgs and QuantizationScheme: sets and checks them, and reads a
- * checkpoint's quantization_config. Rules and defaults:
- * compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. A value that
- * these accept and this program does not support is an error with its name (OSH_E_UNSUPPORTED). A
- * value that they refuse is an error here too (OSH_E_USAGE). */
+/* scheme.c - sets and checks the members of QuantizationArgs and QuantizationScheme, and reads a
+ * checkpoint's quantization_config. Rules and defaults are those of
+ * compressed_tensors/quantization/quant_args.py, quant_scheme.py and quant_config.py. A value that
+ * compressed-tensors accepts but this program does not support is the error OSH_E_UNSUPPORTED. A
+ * value that compressed-tensors refuses is the error OSH_E_USAGE. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -168,7 +168,7 @@ static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-/* Upper and lower case of names are equal, as in the reference's registry. */
+/* Sets the observer. The case of letters does not matter, as in the registry of LLM Compressor. */
 static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (text && strlen(text) >= sizeof a->observer)
@@ -178,7 +178,8 @@ static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text
     return OSH_OK;
 }
 
-/* Accepts no text but an empty map. The caller reads the items of a map (osh_q_observer_kwarg). */
+/* Accepts only null and an empty map as text. The caller reads the items of other maps
+ * (osh_q_observer_kwarg). */
 static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
                                       const char *where)
 {
@@ -214,7 +215,8 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
     return rc;
 }
 
-/* Checks the strategy of an argument object, and the other arguments that it needs. */
+/* Checks the strategy and the arguments that the strategy needs. Infers the strategy if none is
+ * set. */
 static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -265,8 +267,8 @@ done:
     return rc;
 }
 
-/* Checks scale_dtype. There are two families: NVFP4, whose scales are FP8 relative to a global
- * scale, and MX, whose scales are powers of two. */
+/* Checks scale_dtype. Two families set it: NVFP4 has FP8 scales relative to a global scale, and MX
+ * has scales that are powers of two. */
 static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
@@ -297,7 +299,7 @@ done:
     return rc;
 }
 
-/* Checks everything except the observer, which has no effect when a finished checkpoint is read. */
+/* Checks all arguments except the observer. The observer has no effect in a finished checkpoint. */
 static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -311,7 +313,8 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
     if (!is_weight && a->strategy == OSH_Q_TENSOR_GROUP && a->scale_dtype == OSH_Q_SCALE_PLAIN)
-        // LLM Compressor's recipes leave it out too, because NVFP4's kernels support no other.
+        // A recipe may omit scale_dtype, as in LLM Compressor, because NVFP4's kernels support only
+        // E4M3.
         a->scale_dtype = OSH_Q_SCALE_E4M3;
     OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
@@ -450,7 +453,7 @@ static osh_status parse_args(osh_ctx *cx, osh_q_args *a, const cJSON *o, const c
     cJSON_ArrayForEach(v, o)
     {
         if (!strcmp(v->string, "observer_kwargs"))
-            continue; // it has no effect on a finished checkpoint
+            continue; // observer_kwargs has no effect in a finished checkpoint
         OSH_TRY(osh_q_args_set(cx, a, v->string, json_text_of(v, buf, sizeof buf), where));
     }
 done:
@@ -468,7 +471,7 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
     snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
     s->group_name = osh_strdup(cx, o->string);
     if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
-    if (cJSON_IsArray(o)) { // {"FP8": ["Linear"]}: the key is a preset
+    if (cJSON_IsArray(o)) { // such as {"FP8": ["Linear"]}: the key is the name of a preset
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
     } else if (!cJSON_IsObject(o))
@@ -502,7 +505,7 @@ done:
     return rc;
 }
 
-/* Refuses parts of quantization_config that change the meaning of the stored tensors and are not
+/* Fails if quantization_config has parts that change the meaning of the stored tensors and are not
  * supported. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {

@@ -32,10 +32,10 @@ typedef enum {
     OSH_ACTORDER_UNSET,
     OSH_ACTORDER_STATIC,
     OSH_ACTORDER_WEIGHT
-} osh_actorder; // static means the same as weight; the spelling is kept
+} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the word of the recipe
 
 enum { OSH_Q_KWARGS = 8 };
-typedef struct osh_q_kwarg { // an item of observer_kwargs as it was given
+typedef struct osh_q_kwarg { // an item of observer_kwargs as in the recipe
     char name[24];
     double value;  // `true` is 1
     enum { OSH_Q_KWARG_INT, OSH_Q_KWARG_FLOAT, OSH_Q_KWARG_BOOL } kind;
@@ -46,7 +46,7 @@ typedef struct osh_q_args {
     int bits;
     osh_q_type type;
     osh_q_strategy strategy;
-    int64_t group_size; // 0: null; -1 is accepted
+    int64_t group_size; // 0: null; -1: strategy channel
     int64_t block[2];   // {rows, columns}; 0: null
     bool symmetric;
     osh_q_dynamic dynamic;
@@ -62,8 +62,9 @@ typedef struct osh_q_scheme { // a config group
     char *group_name;         // own: such as "group_0"
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
-    char format[32]; // "": it is inferred
-    // view: the group in a source's config, to be printed; NULL: print the arguments
+    char format[32]; // "": osh_format_infer chooses the format
+    /* view: JSON of the group in the config of a quantized source, which is printed unchanged;
+     * NULL: the arguments are printed */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -71,27 +72,27 @@ typedef struct osh_q_config {
     osh_q_scheme *schemes; // own
     size_t n;
     osh_strs ignore; // own
-    char format[32]; // format in a config that was read
+    char format[32]; // format of the whole config
     osh_q_args cache; // kv_cache_scheme
     osh_q_transforms transforms; // transforms that act while the model runs
 } osh_q_config;
 
-/* Sets the defaults of QuantizationArgs, with present true. */
+/* Sets the default values of QuantizationArgs, and `present` to true. */
 void osh_q_args_init(osh_q_args *a);
 static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
-/* True if the format can store the sign of a scale: for whole numbers without zero points, with a
- * scale for each group or row. The most negative code is one larger in magnitude than the largest
- * code. */
+/* True if scales may be negative: integer codes without zero points, with a scale for each group or
+ * row. A negative scale is useful because the magnitude of the smallest code is one more than the
+ * largest code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
            (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
-/* Return the number of rows, and of columns, of a weight [O, I] that share a scale. The last ones
- * may be fewer. */
+/* Return the number of rows, and of columns, of a weight [O, I] that share a scale. The last group
+ * of rows or columns may be smaller. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
 {
     return a->strategy == OSH_Q_TENSOR ? O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
@@ -100,7 +101,8 @@ static inline int64_t osh_q_scale_cols(const osh_q_args *a, int64_t I)
 {
     return osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
 }
-/* True if a group is for the inputs of attention (queries, keys and values), not for weights. */
+/* True if a config group quantizes the inputs of attention (queries, keys and values), not
+ * weights. */
 static inline bool osh_q_of_attention(const osh_q_scheme *s)
 {
     return s->inputs.present && !s->weights.present;
@@ -113,21 +115,20 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
 {
     return a->type == OSH_Q_FLOAT && a->bits == 6;
 }
-/* Sets one key of QuantizationArgs, from JSON or from a recipe. `text` is a scalar as it is written
- * ("true", "4", "int"), or a list of two numbers such as "128x128"; NULL means null. `where` names
- * the object in messages. Fails for an unknown key, and for keys and values that are not supported
- * here (actorder group, ...). */
+/* Sets one key of QuantizationArgs, from JSON or from a recipe. `text` is the text of a scalar
+ * ("true", "4", "int") or of a list of two numbers ("128x128"); NULL means null. `where` names the
+ * object in messages. Fails if the key is unknown or the value is not supported (such as actorder
+ * group). */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
-/* Sets the arguments of a preset and nothing else. Fails if the name is unknown; the error lists
- * the presets. */
+/* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if the
+ * name is unknown; the error lists the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
-const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
-/* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
- * invalid or not supported. */
+const char *osh_q_preset_name(size_t i); // returns the name of preset i, or NULL if i is too large
+/* Checks arguments, and sets arguments that are not given (strategy, zp_dtype, observer). Fails if
+ * an argument is invalid or not supported. */
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight);
-/* Checks a whole scheme and brings it into a normal form: its arguments, their combination, and its
- * format. */
+/* Checks a whole scheme: its arguments (osh_q_args_check), their combination, and the format. */
 osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
 /* Reads the quantization_config of a checkpoint. The caller owns *out. `what` names the file in
  * messages. */
@@ -135,7 +136,7 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
                               const char *what);
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
-/* Prints QuantizationArgs on one line, as in config.json. *out: own. */
+/* Prints QuantizationArgs on one line, as in config.json. The caller owns *out. */
 osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
 typedef struct osh_q_groups { // views: the groups of a quantization_config
     const osh_q_scheme *schemes; // [n]
@@ -144,43 +145,49 @@ typedef struct osh_q_groups { // views: the groups of a quantization_config
     size_t n_ignore;
 } osh_q_groups;
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
-/* Prints the quantization_config that will be written: keys sorted, nulls written, indented by 2
- * per level for a value at depth 1 of config.json. *out: own. g->ignore is the generated list. The
- * status is "compressed". */
+/* Prints the quantization_config of the output: keys sorted, nulls written, indented by 2 per level
+ * for a value at depth 1 of config.json. The caller owns *out. g->ignore: the list that is
+ * written. */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
 /* Other parts of a quantization_config. */
 typedef struct osh_q_beside {
-    const osh_q_args *cache;            // kv_cache_scheme; NULL: prints null
+    const osh_q_args *cache;            // kv_cache_scheme; NULL: null is printed
     const osh_q_transforms *transforms; // NULL: none
-    // [n_layers] experts of each decoder layer, < 0: none; NULL: none was left out
+    /* [n_layers] number of experts of each decoder layer, < 0: no experts; NULL: no expert was
+     * pruned */
     const int *experts;
     int n_layers;
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g,
                                    const char *format, const osh_q_beside *beside);
-bool osh_q_config_queries(const osh_q_config *c); // true if a group is for attention
-/* Checks a kv_cache_scheme, or a group for attention, that was read, and brings it into a normal
- * form: 8 bits, static, one scale for all keys or values, or one for each head. */
+bool osh_q_config_queries(const osh_q_config *c); // true if a config group is for the inputs of
+                                                  // attention
+/* Checks a kv_cache_scheme, or a config group for attention. Fails unless it has 8 bits, is static,
+ * and has one scale for all keys or values or one for each head. Sets the strategy if none is
+ * given. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
-/* Appends "weights 4-bit integer, a scale for each group of 128", with `of` for "weights". Appends
- * nothing if the arguments are not present. */
+/* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
+ * is the first word of the description. Appends nothing if the arguments are not present. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line (own) for the plan: the engines that load this scheme in its format (vLLM on CUDA
- * or CPU, transformers), or the reason why no engine does. stranger: name of an architecture whose
- * layers in these engines are not known; NULL: they are known. */
+/* Returns a line for the plan: the engines that load this scheme in its format (vLLM on CUDA or
+ * CPU, transformers), or the reason why none does. The caller owns the line. stranger: name of an
+ * architecture without template, whose layers in these engines are unknown; NULL: the architecture
+ * is known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns what transformers 5.17 does wrong with experts in this scheme; static; NULL: it loads
- * them. transformers stacks experts in one tensor and converts the codes of each; vLLM does not. */
+/* Returns a verb phrase for the error of transformers 5.17 with experts in this scheme, such as
+ * "does not load"; NULL: no error. The string is static. transformers stacks the experts in one
+ * tensor and converts the codes of each expert; vLLM does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // views [n]: the modules of a model
-    const char *const *names, *const *classes; // names; classes, NULL if they are unknown
-    const int *which;                          // index of the scheme that each module really has;
-                                               // -1: none
+    const char *const *names, *const *classes; // names and class names of the modules; classes
+                                               // NULL: unknown
+    const int *which;                          // index of the scheme with which each module is
+                                               // written; -1: not quantized
     size_t n;
     osh_q_family family; // selects the rows of fusions.def
 } osh_q_modules;
-/* Runs vLLM's lookup of each module's scheme on the config that will be written. The result is an
- * index in `schemes`, or -1. Modules that vLLM fuses (fusion.h) are looked up by their fused name.
- * Fails if a result differs from which[i]; the error names the module. */
+/* Looks up the scheme of each module in the config of the output as vLLM does. Modules that vLLM
+ * fuses (fusion.h) are looked up by the name of the fused layer. Fails if the result for module i
+ * is not m->which[i]; the error names the module. */
 osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *m);
 #endif

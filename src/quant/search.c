@@ -1,4 +1,4 @@
-/* search.c - narrows the ranges of a weight while that lessens the error
+/* search.c - narrows the ranges of a weight as long as the error falls
  * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). A group with values x in [-1,
  * 0.6], 4 bits, symmetric, grid 100:
  *
@@ -6,11 +6,11 @@
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
  *   ...                                                                              patience ends
  *
- * All ranges of the tensor do a step together, because the end of the search depends on all of
- * them. Every number equals the reference's: candidates, scales, codes, differences and powers are
- * rounded to the weight's dtype; sums are added in f32 in torch's order (see sum) and rounded to
- * that dtype. One number differs: |x|^norm of F32 weights is rounded correctly here, but in the
- * reference only within 1 unit in the last place. */
+ * All ranges of the tensor do a step together, because the end of the search depends on all ranges.
+ * Every number equals that of the reference: candidates, scales, codes, differences and powers are
+ * rounded to the weight's dtype; sums are added in f32 in torch's order (struct sum) and rounded to
+ * the weight's dtype. One number can differ: |x|^norm of F32 weights is correctly rounded in this
+ * file; the reference has an error of up to 1 unit in the last place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -24,23 +24,23 @@
 
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
- * Values are added in the 8 lanes of 4 vectors. A vector of a 16-bit dtype has 16 values, whose
- * halves are added first. Every 2^power groups of 4 vectors are added to a sum, every 2^power of
- * these sums to a sum of the next level, and so on, in four levels. Values that fill no vector are
- * added one by one, then the lanes are added. ---- */
+ * Values are added in the 8 lanes of 4 vectors (a group). A vector of a 16-bit dtype has 16 values,
+ * whose two halves are added first. The sum of 2^power groups is added to a sum of the next level.
+ * 2^power sums of that level are added to a sum of the next level, and so on, in four levels. At
+ * the end, values that do not fill a vector are added one by one, then the lanes are added. ---- */
 
 enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // values that do not yet fill a group
-    int n_tail, vector; // n_tail: number of them; vector: values of a vector
+    float tail[GROUP]; // values that do not yet fill a group of vectors
+    int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values of a vector
     int power;
     int64_t i; // number of groups so far
 } sum;
 
-/* Returns the number of groups in a block of two levels, whose sum does not depend on other
- * blocks. */
+/* Returns the number of groups in a block: 2^(2 power) groups, which have one sum in the third
+ * level. The sums of blocks are independent. */
 static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 
 static void sum_begin(sum *s, int64_t n, osh_dtype dt)
@@ -66,7 +66,7 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* Adds complete sums to the next levels after group i. */
+/* After group s->i: adds each complete sum, from level `from` - 1 on, to the next level. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -116,7 +116,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of values that are fewer than a group. */
+/* Returns the sum of n values, fewer than a group. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -134,21 +134,23 @@ typedef struct search {
     osh_range_search rule;
     const osh_q_kernels *k;
     osh_dtype dt; // dtype of the errors
-    // w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales
+    /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // bands of a chunk; if there is one range: values of a chunk
-    const float *importance; // view: [I]; NULL: all channels have the same weight
-    float *error; // own: [n] least error so far
-    float *best;  // own: [n] p of the least error
-    float *power; // own: [32768] |x|^norm by the bits of a 16-bit x; NULL: F32
+    int64_t chunk, n_chunks;        // bands (rows that share scales) of a chunk; strategy tensor:
+                                    // values of a chunk
+    const float *importance; // view: [I] factor of the errors of each channel; NULL: 1
+    float *error; // own: [n] smallest error of each range so far
+    float *best;  // own: [n] p of the smallest error
+    float *power; // own: [32768] table of |x|^norm, indexed by the bits of a 16-bit |x|; NULL:
+                  // errors are F32
     bool *better; // own: [chunks] true if a range of the chunk became better
-    sum *sums;    // own: [chunks] if there is one range; else NULL
+    sum *sums;    // own: [chunks]; NULL unless the strategy is tensor, which has one range
     float p;
 } search;
 
 enum { PIECE = 1024, CANDIDATES = 64 };
 
-/* torch has separate kernels for the norms 2 and 3. */
+/* Returns x^norm as torch computes it. torch has separate kernels for the norms 2 and 3. */
 static float error_power(float x, double norm, osh_dtype dt)
 {
     if (norm == 2) return osh_q_round_to(x * x, dt);
@@ -158,16 +160,17 @@ static float error_power(float x, double norm, osh_dtype dt)
     return osh_q_round_to((float)osh_math_pow(x, osh_q_round_to((float)norm, dt)), dt);
 }
 
-/* Computes |x - dq(x)|^norm of n <= PIECE contiguous values. */
+/* Computes |x - dq(x)|^norm for n <= PIECE contiguous values of the weight, from element `at`
+ * on. */
 static void value_errors(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: at first in the weight's dtype, later in f32
+    float x[PIECE], y[PIECE]; // y: decoded values, first in the weight's dtype, then in f32
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // a target is rounded to the dtype of the weight that it replaces
+    if (j->from != j->dt) { // values in another dtype are rounded to the dtype of the scales
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -190,8 +193,8 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Computes the parameters of codes for the ranges [first, first + n) with the p of this step. n <=
- * CANDIDATES. */
+/* Computes scale and zero point for ranges [first, first + n), multiplied by the p of this step. n
+ * <= CANDIDATES. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
@@ -206,8 +209,8 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* Compares the error of a range in this step with its least error. If it is less, keeps it and
- * returns true. */
+/* If the error of a range in this step is smaller than its smallest error so far, stores the error
+ * and p, and returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
@@ -216,7 +219,7 @@ static bool judge_range(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Returns the error of a range. If a block extends past the weight, it is padded with zeros, which
+/* Returns the error of a range. A block that extends past the weight is padded with zeros, which
  * have no error, as in the reference. */
 static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
@@ -259,8 +262,8 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Adds up the errors of a chunk if all values have one range. All chunks but the last are whole
- * blocks of groups. */
+/* Strategy tensor: adds up the errors of a chunk of values. A chunk is one block (block_groups);
+ * the last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -279,17 +282,17 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Joins the sums of the chunks, in their order. */
+/* Strategy tensor: returns the sum over all chunks, added in order. */
 static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // has the levels of the last block, and the tail
+    sum all = s->sums[s->n_chunks - 1]; // has the lower levels of the last block, and the tail
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
     if (all.i == block_groups(all.power)) all.n_tail = 0;
     memset(all.acc, 0, sizeof all.acc);
     all.i = 0;
     for (int64_t c = 0; c < s->n_chunks; c++) {
-        if (s->sums[c].i < block_groups(all.power)) break; // this is the last chunk
+        if (s->sums[c].i < block_groups(all.power)) break; // the last chunk is smaller than a block
         for (int k = 0; k < SIDE; k++) add_lanes(all.acc[2][k], s->sums[c].acc[2][k]);
         all.i += block_groups(all.power);
         raise_sums(&all, 3);
@@ -363,7 +366,8 @@ done:
 
 /* ---- histograms of weights ---- */
 
-/* Finds the candidate with the least loss, computed from the values. */
+/* Finds the candidate range with the smallest loss. The loss is computed from the values
+ * themselves, not from the histogram. at: as in count_weight. */
 static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
                             const int64_t at[4])
 {
@@ -382,8 +386,8 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
     }
 }
 
-/* Chooses the range of a scale from the counts of its values in rows [at[0], at[0] + at[1]) and
- * columns [at[2], at[2] + at[3]). */
+/* Chooses the range of a scale from a histogram of the weights that share the scale: rows [at[0],
+ * at[0] + at[1]), columns [at[2], at[2] + at[3]). */
 static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale,
                          const int64_t at[4])
 {

@@ -35,8 +35,8 @@ size_t osh_source_scratch(const osh_source *s)
 
 /* ---- the config ---- */
 
-/* Returns the row of the table that has a method, or NULL. `to` gets the names of all methods, as
- * "a, b or c". */
+/* Returns the row of sources.def for a quant_method, or NULL. Writes the names of all methods to
+ * `to`, as "a, b or c". */
 static const osh_source_type *find_method(char *to, size_t cap, const char *method)
 {
     const osh_source_type *found = NULL;
@@ -53,7 +53,8 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
     return found;
 }
 
-/* True if row k is used: a row with groups is used alone; without it all other rows are used. */
+/* True if row k of sources.def is used. If the config's method has config groups, only the row of
+ * this method is used. If not, all rows without config groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -76,8 +77,8 @@ done:
 
 /* ---- stored modules ---- */
 
-/* Adds the module of a tensor if it is new. Its row is the first one that claims the tensor.
- * Several tensors of a module may be claimed. */
+/* Adds the module to which a tensor belongs, unless the module is already known. The first row of
+ * sources.def that claims the tensor reads the module. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -114,7 +115,7 @@ done:
     return rc;
 }
 
-/* Makes rows of a dense weight. It is an osh_ckpt_make. */
+/* Makes rows of a dense weight: the osh_ckpt_make function of the virtual tensors. */
 static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                   int64_t first, int64_t n)
 {
@@ -150,8 +151,8 @@ done:
     return rc;
 }
 
-/* Returns the module to which the stored tensor belongs, with codes or parameters of its weight or
- * input. -1: none. */
+/* Returns the index of the quantized module to which a stored tensor belongs, because it has codes
+ * or parameters of the module. Returns -1 if there is none. */
 static int64_t module_of_part(const osh_source *s, const char *name)
 {
     size_t n = strlen(name);

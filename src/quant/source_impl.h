@@ -1,29 +1,32 @@
-/* source_impl.h - the modules of a quantized source, and the table of ways to store them
- * (sources.def). Only for src/quant. */
+/* source_impl.h - the modules of a quantized source, and the table of storage methods
+ * (sources.def). This header is only for src/quant. */
 #ifndef OSH_QUANT_SOURCE_IMPL_H
 #define OSH_QUANT_SOURCE_IMPL_H
 #include "quant/source.h"
 
 typedef struct osh_source_module osh_source_module;
 
-/* A way to store weights. If the config has the method of a row with groups, only this row is used.
- * If not, all other rows are used together, whatever the method. Hooks may be NULL, except the last
- * four. */
+/* A row of sources.def: one way to store quantized weights. If the row of the config's method has
+ * `groups`, only this row is used. If not, all rows without `groups` are used together. Functions
+ * may be NULL, except the last four. */
 typedef struct osh_source_type {
-    const char *methods[4]; // names of the method: quant_method in config.json
-    const char *tails[14];  // at most 13, then NULL: ends of the names of hidden tensors
-    // configure sets the source's config; its groups say how modules are quantized
+    const char *methods[4]; // values of quant_method in config.json
+    const char *tails[14];  // ends of the names of stored tensors that are hidden; NULL ends the
+                            // list
+    /* true: `configure` sets the source's config, whose config groups describe the quantization of
+     * each module */
     bool groups;
-    // Reads q, the quantization_config; it may refuse it.
+    // Reads q, the quantization_config. Fails if q is not supported.
     osh_status (*configure)(osh_ctx *cx, osh_source *s, const cJSON *q);
-    // Called before modules are searched.
+    // Called before modules are searched. Sets *state, which the source keeps for this row.
     osh_status (*begin)(osh_ctx *cx, void **state, const osh_source *s);
     // Frees data that is needed only to find modules.
     void (*found)(osh_ctx *cx, void **state);
-    void (*close)(osh_ctx *cx, void *state);                             // `state` is not NULL
-    /* True if the tensor belongs to a module, whose name is the first *n bytes of the tensor's. A
-     * row must claim every tensor that only a quantized module has, so that a module whose other
-     * tensors are missing is found and refused. */
+    // frees `state`, which is not NULL
+    void (*close)(osh_ctx *cx, void *state);
+    /* True if tensor e belongs to a quantized module. The module's name is the first *n bytes of
+     * the tensor's name. A row must claim every tensor that only quantized modules have, so that a
+     * module with missing tensors is found and causes an error. */
     bool (*claims)(const osh_source *s, const osh_st_entry *e, size_t *n);
     // Finds and checks the tensors of a claimed module.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
@@ -34,23 +37,23 @@ typedef struct osh_source_type {
 
 struct osh_source_module {
     char *name;                  // own: name of the module, or of the tensor of all experts
-    const osh_source_type *type; // row of the table of ways
-    void **state;                // view: state of the row in the source
-    const osh_q_scheme *scheme;  // view: in the config, or `own` below; NULL: the row itself
-                                 // decodes
-    const osh_format *format;    // NULL: the row itself decodes
+    const osh_source_type *type; // row of sources.def
+    void **state;                // view: state of the row
+    const osh_q_scheme *scheme;  // view of a scheme in the config, or of `own`; NULL: the row has
+                                 // its own decoder
+    const osh_format *format;    // NULL: the row has its own decoder
     osh_q_scheme own;            // scheme of codes that no config group describes
-    bool wide, powers;           // wide: decoded in F32, then rounded; powers: scales are exponents
-                                 // + 127
+    bool wide, powers;           // wide: the weight is decoded in F32, then rounded; powers: scales
+                                 // are stored as exponents + 127
     osh_source *source;          // view
     int64_t O, I;                // O is the sum over experts; the rows of an expert are contiguous
     int64_t experts;             // number of experts of a 3-dimensional tensor; 0: the weight is a
                                  // matrix
-    bool bare;                   // the tensor has the module's name, without .weight
+    bool bare;                   // true: the name of the dense tensor is `name`, without .weight
     osh_dtype dtype;             // dtype of the dense weight
-    osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // stored tensors
-    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // e NULL: the weight does not need this
-                                                      // tensor
+    osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // expected stored tensors
+    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // stored tensors, like `leaves`; e NULL:
+                                                      // decoding does not need this tensor
     int n_leaves;
     osh_tensor *in_scale, *in_zero, *out_scale, *out_zero; // own
 };
@@ -59,30 +62,31 @@ struct osh_source {
     osh_checkpoint *ck;      // own
     osh_q_config *config;    // own; NULL: the source is dense, or its method has no groups
     const char *method;      // view: quant_method of the checkpoint's config
-    const osh_source_type *type; // the row that has the method
+    const osh_source_type *type; // row of sources.def of the method
     void **states;           // own: state of each row
     osh_source_module *mods; // own: array of n modules
     int n;
     osh_map *by_name;        // own: name of a module -> index in `mods`
 };
 
-/* source_module.c: adds a module to s->mods. Its name is the first n bytes of name. */
+/* Adds a module to s->mods. Its name is the first n bytes of `name`. *out: view. */
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n);
 /* Finds the tensor <module><sep><leaf>; *t is NULL if there is none. */
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *sep, const char *leaf);
-/* Finds the tensor <module>.<leaf>. Fails if it is missing; why says what needs it. */
+/* Finds the tensor <module>.<leaf>. Fails if it is missing. `why`: the part of the config that
+ * needs the tensor, for the message. */
 osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *leaf, const char *why);
-/* Uses a stored tensor as a leaf of the module. Fails if it has another number of elements. The
+/* Stores t as the stored tensor of q->leaves[leaf]. Fails if the numbers of elements differ. The
  * caller checks dtype and shape. */
 osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
                                 const osh_ckpt_tensor *t);
-/* Uses a stored tensor as a leaf, and checks its dtype and its shape. */
+/* Does the same as osh_source_bind_leaf, but also checks the dtype and the shape of t. */
 osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf,
                                    const osh_ckpt_tensor *t);
-/* source_rows.c. The functions make_rows and bytes of modules with a scheme and a format. */
+/* The functions make_rows and bytes for modules with a scheme and a format (source_rows.c). */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);

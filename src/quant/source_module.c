@@ -1,5 +1,5 @@
-/* source_module.c - the part of finding a module that the rows of sources.def share: its name, and
- * the stored tensors that it consists of. They may be in different shards. */
+/* source_module.c - functions that the rows of sources.def share: they add a module and find its
+ * stored tensors. The tensors of a module may be in different shards. */
 #include "quant/source_impl.h"
 
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,

@@ -1,12 +1,12 @@
 /* source_rows.c - decodes rows of a dense weight from the tensors of a format (format.h): (code -
  * zero) * scale.
  *
- * Each step is rounded as the reference rounds it, and the result is rounded to the model's dtype:
+ * Each step is rounded as in the reference, and the result is rounded to the model's dtype:
  *
  *   compressed-tensors   in the dtype of the scale; nvfp4: in F32, rounded to BF16; mx: in BF16
  *   fp8                  in F32, as in transformers
  *
- * A scale that is not finite is refused. A scale may be 0 or negative.
+ * A scale that is not finite is an error. A scale may be 0 or negative.
  *
  * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 needs 3 MB of
  * scratch. Rows that share a scale (blocks) or a word of zero points are decoded together. */
@@ -18,7 +18,8 @@
 #include "base/file.h"
 #include "base/num.h"
 
-/* PIECE: elements; ZERO_ROWS: rows whose packed zero points fill whole words. */
+/* PIECE: elements that are decoded together; ZERO_ROWS: number of rows whose packed zero points
+ * fill whole words. */
 enum { PIECE = 1 << 18, ZERO_ROWS = 32 };
 
 static bool is_per_row(const osh_format_tensor *f)
@@ -31,7 +32,7 @@ static bool is_packed_zero(const osh_format_tensor *f)
     return !strcmp(f->leaf, "weight_zero_point") && f->dtype == OSH_I32;
 }
 
-/* Returns the number of rows that must be decoded together. */
+/* Returns the smallest number of rows that can be decoded together. */
 static int64_t rows_together(const osh_source_module *q)
 {
     int64_t n = q->scheme->weights.strategy == OSH_Q_BLOCK ? q->scheme->weights.block[0] : 1;
@@ -93,7 +94,7 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
                              (size_t)(n * row)));
-    if (!strcmp(f->leaf, "weight_shape")) { // gets the shape of these rows
+    if (!strcmp(f->leaf, "weight_shape")) { // weight_shape becomes the shape of these rows
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
@@ -142,7 +143,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // own: the result before it is rounded
+    osh_tensor *made = NULL;  // own: the decoded rows before they are rounded
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
@@ -175,7 +176,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // own: for pieces of which only a part is needed
+    void *room = NULL; // own: a piece of which the caller needs only a part
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
@@ -199,7 +200,8 @@ done:
 
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
-    size_t sum = 0, longest = 0; // bytes of the parts
+    size_t sum = 0, longest = 0; // sum: bytes of all memory; longest: bytes of the longest stored
+                                 // part
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
@@ -209,7 +211,7 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy as it is stored, one in the
+        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy of the stored part, and one in the
                                                      // parameters
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;

@@ -1,5 +1,5 @@
-/* transform.c - reads and writes transform_config with the keys that compressed_tensors/transform
- * of 0.19.0 writes. */
+/* transform.c - reads and writes transform_config with the keys of compressed_tensors/transform
+ * 0.19.0. */
 #include "quant/transform.h"
 
 #include <string.h>
@@ -29,7 +29,8 @@ bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor)
     for (size_t i = 0; i < t->n; i++)
         for (size_t k = 0; k < t->of[i].n; k++) {
             const char *place = places[t->of[i].apply[k].at], *group = t->of[i].name;
-            size_t p = strlen(place), g = strlen(group), all = g + p + 2; // bytes of ".group_place"
+            // length of ".group_place"
+            size_t p = strlen(place), g = strlen(group), all = g + p + 2;
             const char *at = tensor + n - all;
             if (osh_q_place_acts(t->of[i].apply[k].at) && n > all && *at == '.' &&
                 !memcmp(at + 1, group, g) && at[g + 1] == '_' && !memcmp(at + g + 2, place, p))
@@ -99,8 +100,8 @@ static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, cons
                              const char *group)
 {
     osh_status rc = OSH_OK;
-    const cJSON *one = cJSON_IsArray(list) ? list->child : list; // a single name is the same as a
-                                                                 // list of one
+    // a single name counts as a list of one name
+    const cJSON *one = cJSON_IsArray(list) ? list->child : list;
     if (!list || cJSON_IsNull(list)) goto done;
     OSH_NEW(cx, out->items, cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1);
     for (; one; one = cJSON_IsArray(list) ? one->next : NULL) {
@@ -166,7 +167,7 @@ done:
 static void drop_last(osh_ctx *cx, osh_q_transforms *t)
 {
     osh_q_transforms last = {.of = osh_calloc(cx, 1, sizeof *last.of), .n = 1};
-    if (!last.of) return; // the group stays, but has no effect
+    if (!last.of) return; // without memory the group is not removed, but has no effect
     last.of[0] = t->of[--t->n];
     osh_q_transforms_deinit(cx, &last);
 }

@@ -1,15 +1,15 @@
-/* vllm.c - predicts what vLLM 0.32 does with the quantization_config that we write: its lookup of a
- * module's scheme (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its
- * choice of a kernel.
+/* vllm.c - repeats two decisions of vLLM 0.32 for the quantization_config of the output: the lookup
+ * of a module's scheme (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and
+ * the choice of a kernel. A shard is one of the modules that vLLM fuses into one layer.
  *
- *   ignore    an entry that matches the fused name decides alone; else all shards are ignored,
- *             or none
+ *   ignore    an entry that matches the fused name decides; if there is none, the entries must
+ *             match all shards or no shard
  *   targets   the first hit wins: (1) name or regex on the layer's (fused) name, in file order;
  *             (2) fused layer: if every shard matches a target, the target of the first shard;
  *             (3) the target is contained in the class name, without case
  *
- * Groups are in the file in the byte order of their names. If a target occurs twice, it has its
- * first position and the scheme of the later group. */
+ * The file contains the config groups in the byte order of their names. A target that occurs twice
+ * has its first position and the scheme of the later group. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -50,7 +50,7 @@ static osh_status pattern_matches(osh_ctx *cx, bool *yes, const pattern *p, cons
     return OSH_OK;
 }
 
-/* Finds the first pattern that matches `name`. *which is its index, or -1. */
+/* Sets *which to the index of the first pattern that matches `name`, or to -1. */
 static osh_status first_pattern(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
                                 const char *name)
 {
@@ -79,14 +79,14 @@ static const char *group_name(const osh_q_scheme *s)
     return s->group_name ? s->group_name : "";
 }
 
-/* Adds the targets in the order in which vLLM's dict contains them. */
+/* Adds the targets of all groups to l, in the order of vLLM's dict. */
 static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
     const char *last = NULL; // the previous group
 
-    // Groups for attention are counted here but not added.
+    // This also counts the targets of groups for attention, which are not added.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -131,12 +131,12 @@ done:
     return rc;
 }
 
-typedef struct layer { // a layer of vLLM: one module, or several fused ones
+typedef struct layer { // a layer of vLLM: one module, or several fused modules
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    int64_t module[OSH_FUSION_PARTS]; // -1: vLLM looks for this module, but the checkpoint does not
-                                      // have it
-    int n; // number of shards; 1: not fused
+    int64_t module[OSH_FUSION_PARTS]; // index of each shard's module; -1: the checkpoint does not
+                                      // have the module
+    int n; // number of shards; 1: the layer is not fused
     const char *cls;
 } layer;
 
@@ -146,7 +146,7 @@ static const char *module_leaf(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Sets l to the fused layer of which module i is a part. Returns false if there is none. */
+/* Sets l to the fused layer of which module i is a part. Returns false if module i is not fused. */
 static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *name = all->names[i], *leaf = module_leaf(name);
@@ -177,7 +177,8 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes the leaf names of the parts whose bits are set in `which`. */
+/* Writes to `to` the last name parts of the shards whose bits are set in `which`, separated by
+ * commas. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;
@@ -258,14 +259,14 @@ static const char *scheme_name(const osh_q_scheme *schemes, int i)
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
-/* Fails if the experts of a layer have different schemes: vLLM makes one layer of them (FusedMoE),
- * which has one scheme. */
+/* Fails if the experts of a decoder layer have different schemes. vLLM puts them into one layer
+ * (FusedMoE), which has one scheme. */
 static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
     const char *const *modules = all->names;
     const int *which = all->which;
-    osh_map *first = NULL; // own: first module of each layer's experts
+    osh_map *first = NULL; // own: index of the first expert module of each decoder layer
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
@@ -301,7 +302,7 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        if (l.module[0] != (int64_t)i) continue; // the layer is looked up together with its first
+        if (l.module[0] != (int64_t)i) continue; // a fused layer is looked up once, for its first
                                                  // shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
@@ -327,8 +328,8 @@ done:
 
 /* ---- the choice of a kernel ---- */
 typedef struct engines {
-    const char *cuda, *cpu; // NULL: no such engine
-    const char *why;        // the reason, if both are NULL
+    const char *cuda, *cpu; // devices on which vLLM has a kernel; NULL: none
+    const char *why;        // the reason why there is no kernel, if cuda and cpu are NULL
 } engines;
 
 static bool is_one_of_three(int64_t v, int a, int b, int c)
@@ -382,8 +383,8 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* Engines for NVFP4, MXFP4 and MXFP8. Inputs are dense or have the same arguments as the
- * weights. */
+/* Returns the engines for NVFP4, MXFP4 and MXFP8. Inputs must be dense or have the arguments of the
+ * weights; MXFP4 weights may also have FP8 inputs. */
 static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
@@ -409,8 +410,9 @@ static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-/* Static outputs need static inputs; both must have 8 bits and one scale for the tensor. vLLM
- * ignores dynamic outputs. */
+/* Returns e, or an error if vLLM has no kernel for the static outputs of s. Static outputs need
+ * static inputs; both must be 8-bit integers with one scale for the tensor. vLLM ignores dynamic
+ * outputs. */
 static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
@@ -433,8 +435,8 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
     if (osh_q_of_attention(s))
         return osh_strdup(
             cx, s->inputs.type == OSH_Q_FLOAT
-                    ? "vLLM caches keys and values so, and leaves queries; transformers rounds all "
-                      "three"
+                    ? "vLLM quantizes cached keys and values but not queries; transformers "
+                      "quantizes all three"
                     : "not by vLLM, whose caches are FP8; transformers with compressed-tensors");
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
     if (stranger)

@@ -22,16 +22,21 @@ typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
     int64_t steps;
-    double rate;          // learning rate of the numbers that determine the codes
-    double scale_rate;    // relative learning rate of scales; 0: scales do not change (not for
-                          // OSH_ADA_ROUND)
-    double reg, from, to; // OSH_ADA_ROUND: weight of the rounding term, its first and last exponent
-    double warm;          // share of the steps without that term and without early stops
-    // a block of rows stops when the mean over this many steps no longer falls; 0: never
+    double rate;          // learning rate of v, or of the weight for OSH_ADA_QUANT
+                          // (solver/cpu/ada.c)
+    double scale_rate;    // learning rate of scales, relative to each scale; 0: scales do not
+                          // change (not for OSH_ADA_ROUND)
+    double reg, from, to; // OSH_ADA_ROUND: factor of the rounding term; first and last exponent of
+                          // the term
+    double warm;          // share of the steps, at the beginning, without rounding term and early
+                          // stops
+    /* a block of rows stops when its loss (OSH_ADA_ROUND: rounding term), averaged over this many
+     * steps, no longer falls; 0: never */
     int64_t window;
-    bool selective;       // rows whose loss did not fall are rounded to nearest
-    /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. The
-     * weight of a group with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
+    bool selective;       // true: a row is rounded to nearest if learning does not lower the loss
+                          // of the row
+    /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. In each
+     * group the weight with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
     bool signed_scales;
 } osh_ada_rule;
 
@@ -40,21 +45,23 @@ typedef struct osh_ada_args {
     const osh_tensor *w;  // [O, I]
     const float *h;       // [I, I] H, symmetric
     const float *shift;   // [I, I] S; NULL: 0
-    double n_tokens;      // T
+    double n_tokens;      // T: number of tokens
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
-    // [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales
+    /* [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales */
     float *scale;
-    float *zero;          // like scale; NULL: zero points are 0
+    float *zero;          // shape of `scale`; NULL: zero points are 0
     int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
-    bool keep_zeros;      // weights that are 0 stay 0
+    bool keep_zeros;      // true: a weight that is 0 remains 0
     int64_t period;       // steps between two points of the curve
-    // [osh_ada_points] result: loss before the step; after the warm start with the rounding term
+    /* [osh_ada_points] result: loss before a step; after the warm start it includes the rounding
+     * term */
     double *curve;
-    double *nearest, *learned; // [O] results: T times the loss of the given codes, and of the
-                               // learned codes
-    bool *diverged; // [O] result: learning diverged (osh_ada_diverged), the row has the given codes
+    double *nearest, *learned; // [O] results: T times the loss of a row with the given codes, and
+                               // with the learned codes
+    bool *diverged; // [O] result: true if learning diverged (osh_ada_diverged) and the row keeps
+                    // the given codes
 } osh_ada_args;
 
 /* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
@@ -65,37 +72,40 @@ static inline bool osh_ada_diverged(double learned, double nearest)
 }
 
 typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
-    int64_t steps, samples; // steps 0: no learning; samples: samples of a step
+    int64_t steps, samples; // steps 0: no learning; samples: number of samples of a step
     int64_t period;         // steps between two points of the curve
     uint64_t seed;          // seed of all random numbers (--seed)
-    osh_ada_kind kind;      // kind of all weights
-    // the loss is a sum over the elements of a token, not a mean over elements
+    osh_ada_kind kind;      // learning method of all weights of the block
+    /* true: the loss is a sum over the elements of a token; false: a mean over elements */
     bool sum;
-    // Learning stops when the mean loss over this many steps no longer falls; 0: never.
+    // learning stops when the mean loss over this many steps no longer falls; 0: never
     int64_t window;
-    double warm;            // share of the steps without early stops
-    // if the loss of all samples did not fall, the block stays rounded to nearest
+    double warm;            // share of the steps, at the beginning, without early stops
+    /* true: the block is rounded to nearest if learning does not lower the loss of all samples */
     bool selective;
-    double bias_rate;       // Adam's rate of biases; 0: they stay
-    // rate to use if the error of rounding to nearest is above this; 0: never
+    double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
+    /* `rate` is the learning rate if the error of rounding to nearest exceeds `above`; above 0:
+     * never */
     double above, rate;
-    // Probability that an element of the input is taken from the quantized model, not from the
-    // original.
+    // probability that an element of the input is from the quantized model, not from the original
+    // model
     double share;
     bool may;               // true: if the block cannot learn as a whole, each Linear learns alone
 } osh_block_rule;
 
-/* Detects that a loss or a rounding term no longer falls. Zero at first. */
+/* Detects that a loss or a rounding term no longer falls. The caller sets all members to 0 before
+ * the first step. */
 typedef struct osh_ada_watch {
     double sum, last;
     int64_t n;
     bool any;
 } osh_ada_watch;
-/* Adds the value of a step. Returns true if a window is full and its mean is not below that of the
- * previous window. */
+/* Adds the loss or rounding term of a step. Returns true if a window is full and its mean is not
+ * below that of the previous window. */
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window);
 
-/* A vector that Adam changes, for example a bias. Each array has n numbers. */
+/* A vector that Adam optimizes, for example a bias. Each array has n elements: values, gradient,
+ * and Adam's means of the gradient and of its square. */
 typedef struct osh_ada_vector {
     float *x, *grad, *mean, *square;
     int64_t n;
@@ -105,38 +115,35 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
 int64_t osh_ada_points(int64_t steps, int64_t period); // returns the number of points of a curve
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
-size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads); // returns
-                                                                                          // the
-                                                                                          // bytes
-                                                                                          // of
-                                                                                          // scratch
+/* Returns the bytes of scratch that osh_ada needs. */
+size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
-/* A weight that learns from the caller's gradients (cpu/ada_learn.c). The members h, shift,
- * n_tokens, curve, nearest and learned of the arguments are not read. w, codes, scale and zero must
- * live as long as the learner. */
+/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Does
+ * not read the members h, shift, n_tokens, curve, nearest and learned of the arguments. w, codes,
+ * scale and zero must live as long as the learner. */
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
-/* Returns the tensor F32 [O, I] into which the caller may write the gradient, before it calls
- * osh_ada_learner_add with it. Returns NULL if a gradient was already added or the layout is
- * padded. View: lives as long as l. */
+/* Returns a tensor F32 [O, I] into which the caller may write the gradient. The caller then passes
+ * the tensor to osh_ada_learner_add. Returns NULL if a gradient was already added or if I is not a
+ * multiple of 8. View: lives as long as l. */
 osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
-bool osh_ada_learner_places(const osh_ada_args *a); // true if osh_ada_learner_place can return a
-                                                    // tensor: the layout for I is not padded
+/* True if osh_ada_learner_place can return a tensor: I is a multiple of 8. */
+bool osh_ada_learner_places(const osh_ada_args *a);
 /* Adds F32 [O, I] to the gradient. */
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw);
-/* Does step t along the gradient, which becomes 0; t < 0: no step. `to` [O, I] becomes the weight
- * after the step. */
+/* Does step t along the gradient and sets the gradient to 0. If t < 0, does no step. Writes the
+ * resulting weight to `to` [O, I]. */
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
-/* Writes the final codes, scales and zero points to those of the arguments, and the final weight to
- * `to`. */
+/* Writes the final codes, scales and zero points to the arrays of the arguments, and the final
+ * weight to `to`. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
 /* Sets `to` to the weight that osh_ada_learner_end would give now, or to the weight rounded to
  * nearest. Nothing else changes. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the rate of all later steps
-/* Returns the rounding term that belongs to the loss of step t, which must be the last step. */
+/* Returns AdaRound's rounding term, computed before step t. t must be the last step. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
-size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads); // reads only rule.kind, O, I
-                                                                    // and group
+/* Returns the host bytes of a learner. Reads only rule.kind, O, I and group of the arguments. */
+size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads);
 #endif

@@ -1,17 +1,17 @@
-/* gptq_refine.c - does the steps after the column loop in plain loops, row by row, or for one block
- * of rows that share scales after the other. Each step proposes codes, scales and zero points. They
- * are kept if
+/* gptq_refine.c - does the steps after the column loop in plain loops, for one row or one block of
+ * rows that share scales at a time. Each step proposes codes, scales and zero points. The proposal
+ * is kept if
  *
  *   sum over the rows of (w^ - w) H (w^ - w)^T,     w^ = round(round(q - z) s) to the dtype of s
  *
- * has become less. */
+ * becomes smaller. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Returns the loss of the rows. g [I]: scratch. */
+/* Returns the sum of the losses of the rows of r. g [I]: scratch. */
 static double refine_loss(const osh_refine_row *r, double *g)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -26,7 +26,7 @@ static double refine_loss(const osh_refine_row *r, double *g)
     return loss;
 }
 
-/* Reads codes and scales of the rows from `first` on. refine_store writes them back. */
+/* Loads codes and scales of r->n rows from row `first` on. refine_store writes them back. */
 static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -51,7 +51,8 @@ static void refine_store(const osh_refine_row *r, int64_t first)
     }
 }
 
-/* Does all steps on the rows from `first` on and adds their losses to a->loss and a->all. */
+/* Does all steps on r->n rows from row `first` on. Adds the losses of these rows to a->loss and
+ * a->all. */
 static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {
     static void (*const steps[OSH_N_REFINES])(const osh_refine_row *, double *) = {

@@ -1,10 +1,11 @@
-/* gptq_refine.h - does further steps after GPTQ's column loop. Each improves codes and scales, row
- * by row, to lower
+/* gptq_refine.h - does further steps after GPTQ's column loop. Each step changes codes and scales,
+ * row by row, to lower
  *
  *   loss = (w^ - w) H (w^ - w)^T
  *
- * of the quantized row w^ = (q - z) s. The result of a step is kept for a row if its loss falls; if
- * not, the row is restored. For rows that share scales the sum of their losses decides. */
+ * of the quantized row w^ = (q - z) s. A row keeps the result of a step if the loss of the row
+ * falls; if not, the row is restored. For rows that share scales, the sum of the losses of these
+ * rows decides. */
 #ifndef OSH_GPTQ_REFINE_H
 #define OSH_GPTQ_REFINE_H
 #include "solver/gptq_scales.h"
@@ -15,44 +16,47 @@ typedef enum {
     OSH_REFINE_FIT_SCALES, // new scales of a row by least squares: gptq_fit_scales.c
     OSH_N_REFINES
 } osh_refine;
-enum { OSH_REFINE_MOST = 16 };     // most steps
-enum { OSH_DESCEND_SWEEPS = 4 };   // most sweeps over the columns of a row
+enum { OSH_REFINE_MOST = 16 };     // maximum number of steps
+enum { OSH_DESCEND_SWEEPS = 4 };   // maximum number of sweeps over the columns of a row
 enum { OSH_FIT_GROUPS = 64 };      // groups whose scales are solved together
 
 typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // [O, I] in file order: the weight to approximate
-    const bool *dead;      // [I] by column: true: its weights count as 0; NULL: no dead columns
+    const bool *dead;      // [I] true: dead column, whose weights count as 0; NULL: no dead columns
     const float *h;        // [I, I] f32, symmetric, damped, file order
     const int32_t *perm;   // [I] column at each position of the solving order; NULL: file order
-    int8_t *codes;         // [O, I] input and output, file order (int: signed code; else the byte)
-    // [rows of scales, columns of scales] input and output; zero NULL: symmetric
+    int8_t *codes;         // [O, I] input and output, file order (integer types: signed code;
+                           // floating types: the byte)
+    /* [scale rows, scale columns] input and output; zero NULL: symmetric */
     float *scale, *zero;
-    int64_t O, I, group, row_block; // see osh_gptq_scales_args
-    osh_scale_rule rule;   // q - z and w^ are also rounded to its dtype
+    int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
+    osh_scale_rule rule;   // q - z and w^ are also rounded to rule.dtype
     const osh_refine *steps; // [n_steps]
     int n_steps;
     // [n_steps + 1] output: loss of all rows before the first step and after each step.
     double *loss;
-    double *all;           // [1] output: loss of w^ = 0; NULL: not computed
+    double *all;           // [1] output: loss with all weights 0; NULL: not computed
 } osh_gptq_refine_args;
 
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* The reference: plain loops, sums in double. */
+/* Reference version of osh_gptq_refine: plain loops, sums in double. */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Returns the bytes of scratch. */
+/* Returns the bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of its block H[g, g], and the upper factor U, in solving
- * order, with U^T U = (H[g, g])^-1. `ok` is false for a block that cannot be factored. */
+/* For each group g of columns: the inverse of the diagonal block H[g, g], and the upper factor U,
+ * in solving order, with U^T U = (H[g, g])^-1. */
 typedef struct osh_group_factors {
     int64_t I, group;
     float *inverse; // own: [I, group], groups follow each other, file order
     float *u;       // own: [I, group] like `inverse`, solving order
-    int32_t *order; // own: [I] column of the group at each position of the solving order
-    bool *ok;       // own: [groups] true if the block could be factored
+    int32_t *order; // own: [I] column, counted from the start of the group, at each position of the
+                    // group's solving order
+    bool *ok;       // own: [groups] true if the block of the group is positive definite, so that
+                    // inverse and u exist
 } osh_group_factors;
-/* Computes the factors. blocks [I, group]: the blocks H[g, g], one after the other; NULL: they are
- * read from a->h. If no step needs factors, f stays empty. */
+/* Computes the factors. blocks [I, group]: the blocks H[g, g], one after the other; NULL: the
+ * blocks are read from a->h. If no step needs factors, f does not change. */
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
@@ -65,30 +69,29 @@ static inline bool osh_rescales(const osh_gptq_refine_args *a)
     return a->row_block == 1 && a->group < a->I && a->group <= OSH_RESCALE_WIDEST;
 }
 
-/* One row, or one block of rows that share scales, in the references. Codes are values of the
- * grid. */
+/* One row, or one block of rows that share scales, in the reference versions of the steps. */
 typedef struct osh_refine_row {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
     int64_t n;     // number of rows
-    double *w, *q; // [n, I] target; values of the grid
+    double *w, *q; // [n, I]: w: target; q: values of the grid
     float *s, *z;  // [groups]
 } osh_refine_row;
 /* ---- gptq_pull.c ---- */
 /* Returns round(round(q - z) s). */
 double osh_refine_value(const osh_gptq_refine_args *a, float q, float s, float z);
-/* g [I] = (w^ - w) H. */
+/* g [I] = (w^ - w) H of row `row` of r. */
 void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);
-/* ---- references of the steps, each in the file of its step ---- */
-void osh_rescale_ref(const osh_refine_row *r, double *room);                       // room: [4 I]
-                                                                                   // scratch
+/* ---- reference versions of the steps, each in the file of the step ---- */
+/* room: [4 I] scratch. */
+void osh_rescale_ref(const osh_refine_row *r, double *room);
 void osh_descend_ref(const osh_refine_row *r, double *room);
 /* room: [I + groups (groups + 1)] scratch. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
-/* Solves b [n] = A^-1 b, with 1e-9 of the mean diagonal added to A [n, n]. Reads the lower triangle
- * of A and overwrites it. Elements are `step` apart. Returns false if A is not positive definite.
- * */
+/* Replaces b [n] by A^-1 b, with 1e-9 of the mean diagonal added to the diagonal of A [n, n]. Reads
+ * and overwrites the lower triangle of A. Elements of A and b are `step` apart. Returns false if A
+ * is not positive definite. */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {
     double mean = 0;
@@ -96,7 +99,7 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        for (int64_t j = 0; j <= i; j++) { // row i of L with A = L L^T, stored over A
+        for (int64_t j = 0; j <= i; j++) { // row i of L, where A = L L^T; overwrites row i of A
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
             if (i == j && !(sum > 0)) return false;

@@ -1,15 +1,15 @@
-/* gptq_rescale.c - searches a new scale, zero point and codes of each group, given all other
- * groups, in plain loops.
+/* gptq_rescale.c - searches a new scale, zero point and codes of each group while all other groups
+ * are fixed, in plain loops.
  *
  * With G = (w^ - w) H the loss of the row, as a function of the group's part x of w^, is least at
  *
  *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
  *
- * So v is quantized instead of the weights. First it searches scale and zero point (gptq_scales.c),
- * in which an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop (gptq_solve.c) runs
- * inside the group with U^T U = (H[g, g])^-1, columns in solving order. The rise is the sum of
- * err^2 of that loop. A row keeps the new values if their rise is less than that of its current
- * values. Scales that several rows or all columns share do not change. */
+ * So v is quantized instead of the weights. First, scale and zero point are searched
+ * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
+ * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
+ * loss rises by the sum of err^2 of that loop. A row takes the new values if they raise the loss
+ * less than the current values do. Scales that several rows or all columns share do not change. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -17,7 +17,7 @@
 
 enum { MOST = OSH_RESCALE_WIDEST };
 
-/* Quantizes group g anew. pull [I]: G of the row. */
+/* Quantizes group g anew if that lowers the loss. pull [I]: G of the row. */
 static void rescale_group_ref(const osh_refine_row *r, int64_t g, const double *pull)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -81,7 +81,7 @@ static bool group_cholesky(double *m, int64_t n)
     return true;
 }
 
-/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n] contains L and is overwritten. */
+/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n]: L on entry; overwritten. */
 static void group_invert(double *inverse, double *m, int64_t n)
 {
     // Writes L^-1, column by column, to the upper triangle of `inverse`.
@@ -136,7 +136,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own: [groups] number of columns of the group listed so far
+    int32_t *n = NULL; // own: [groups] number of columns listed so far in each group
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

@@ -1,7 +1,7 @@
 /* gptq_scales.c - searches the scales for the column loop, in plain loops.
  *
- * A group has weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0); a and b are the grid's
- * first and last value:
+ * A group has weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0). a and b are the smallest
+ * and the largest value of the grid:
  *
  *   minimize over p and z   sum over j of d_j (Q(w_j) - w_j)^2
  *   with                    Q(w) = (clamp(round(w / s + z), a, b) - z) s
@@ -12,9 +12,9 @@
  *
  * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
  *
- * p = 1 is tried first, and the first of equal candidates wins, so a group never loses more than
- * with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is the effect that a
- * rounding error of column j has on the output after later columns have compensated it. */
+ * p = 1 is tried first, and the first of several equal candidates is taken, so the loss is never
+ * greater than with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is the
+ * effect of a rounding error of column j on the output after later columns compensate the error. */
 #include "solver/gptq_scales.h"
 #include "ops/kernel.h"
 

@@ -5,9 +5,9 @@
 #include "math/grid.h"
 #include "ops/op.h"
 
-/* Candidates. For OSH_SCALE_PLAIN: the whole range of a group and 1.05 ... 0.475 of it, in steps of
- * 1/40. For coarser kinds of scales: 1.55 ... 0.4, in steps of 1/20. Asymmetric candidates have
- * three zero points each. */
+/* Numbers of candidates. OSH_SCALE_PLAIN tries the whole range of a group and 1.05 ... 0.475 of
+ * this range, in steps of 1/40. The coarser kinds of scales try 1.55 ... 0.4 of the range, in steps
+ * of 1/20. Asymmetric rules try three zero points for each scale. */
 enum {
     OSH_SCALE_STEPS = 24,
     OSH_SCALE_ZEROS = 3,
@@ -17,40 +17,40 @@ enum {
 typedef enum {
     OSH_SCALE_PLAIN, // any value of `dtype`
     OSH_SCALE_E4M3,  // a positive value of FP8 E4M3 divided by `global` (NVFP4)
-    OSH_SCALE_E8M0,  // a power of two that `dtype` has, 2^-127 ... 2^127 (MX)
+    OSH_SCALE_E8M0,  // a power of two from osh_power_least to osh_power_most (MX)
 } osh_scale_kind;
 
 typedef struct osh_scale_rule {
     osh_grid grid;
     bool symmetric;
-    osh_dtype dtype; // plain scales and dequantized weights are rounded to it
-    bool fixed;      // true: uses the whole range without a search
+    osh_dtype dtype; // dtype to which plain scales and dequantized weights are rounded
+    bool fixed;      // true: the scale covers the whole range, without a search
     osh_scale_kind kind;
-    float global;    // divisor of OSH_SCALE_E4M3
+    float global;    // divisor of the scales of OSH_SCALE_E4M3
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
     const osh_tensor *w;  // [O, I] in file order
-    const bool *dead;     // [I] by column: true: its weights count as 0; NULL: no dead columns
-    const float *weight;  // [I] by column: cost of a squared error; NULL: 1
+    const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
+    const float *weight;  // [I] cost of a squared error in each column; NULL: 1
     int64_t O, I;
     int64_t group;        // columns that share a scale
     int64_t row_block;    // rows that share a scale
     osh_scale_rule rule;
-    float *scale;         // [rows of scales, columns of scales] output: values of rule.dtype
-    float *zero;          // output, like scale; NULL: symmetric
+    float *scale;         // [scale rows, scale columns] output: values of rule.dtype
+    float *zero;          // output, shape of `scale`; NULL: symmetric
 } osh_gptq_scales_args;
 
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a);
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
-/* Searches the scale and the zero point of one group x [n] as the reference does. weight: [n], or
- * NULL. */
+/* Searches the scale and the zero point of one group x [n] with plain loops. weight [n]: cost of a
+ * squared error; NULL: 1. */
 void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
                           const float *weight, int64_t n);
-/* Returns the bytes of scratch. */
+/* Returns the bytes of scratch of osh_gptq_scales. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Returns the part of the range that step k tries: 1 first, then falling values. */
+/* Returns the share of the range that the k-th scale covers: 1 for k = 0, then falling values. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
@@ -65,14 +65,14 @@ OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
 /* Return the smallest and the largest power of two of OSH_SCALE_E8M0. */
 OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
 OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
-/* Returns the scale that is used instead of 0 (compressed-tensors' eps of the dtype). */
+/* Returns the scale that replaces a scale of 0 (compressed-tensors' eps of the dtype). */
 OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {
     return dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;
 }
 /* Returns the scale nearest to s that the rule can store. Returns 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
-/* Returns the scale of a candidate. *zero is the middle one of its zero points, not clamped. lo <=
- * 0 <= hi. */
+/* Returns the scale for `share` of the range [lo, hi], lo <= 0 <= hi. *zero: the middle one of the
+ * three zero points for this scale, not clamped. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

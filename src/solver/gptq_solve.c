@@ -7,8 +7,8 @@
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
  * Equal to llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
- * before it is subtracted. There the sum after a block is a matrix product; here it is computed in
- * double. */
+ * before it is subtracted. llmcompressor computes the sum after a block as an f32 matrix product;
+ * this file computes the sum in double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"
@@ -42,9 +42,9 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* Subtracts from w [I] the row rounded to nearest, which leaves d. The loop then runs on d with
- * codes of zero, and its loss is the cost of rounding to nearest: with U^T U = H^-1 and e = d U^-1
- * the sum of e^2 is d H d^T. */
+/* Replaces w [I] by the error d of rounding the row to nearest. The column loop then runs on d with
+ * all codes 0. The loss of the loop is the loss of rounding to nearest: with U^T U = H^-1 and e = d
+ * U^-1 the sum of e^2 is d H d^T. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
@@ -55,8 +55,8 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. line [I]: the row in file order. w [I]: the row in solving order; it becomes the
- * dequantized row. err [I]: scratch. */
+/* Solves one row. line [I]: the row in file order. w [I]: the row in solving order on entry, the
+ * dequantized row on return. err [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {

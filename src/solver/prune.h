@@ -9,28 +9,28 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     const float *u;    // [I, I] upper factor of H^-1, row-major; NULL: the identity
     int64_t O, I, block_size;
     double sparsity;   // fraction of each block of columns that becomes 0, if n is 0
-    int64_t n, m;      // n of each m columns become 0; I and block_size are multiples of m; n 0:
-                       // see sparsity
-    bool keep;         // weights that are 0 stay 0
+    int64_t n, m;      // in each row, n of each m columns become 0; I and block_size are multiples
+                       // of m; n 0: `sparsity` applies
+    bool keep;         // true: weights that are 0 remain 0
     double *loss;      // [O] output: sum over columns of err^2 / 2
 } osh_prune_solve_args;
-/* SparseGPT: in each block of columns the weights with the least w^2 / u^2 become 0. If n is 0, all
- * O cols weights of a block of `cols` columns are sorted by this cost, and those up to index O cols
- * sparsity (from 0, inclusive) become 0. Else n of each m weights of a row become 0, chosen when
- * the loop over columns reaches the first of the m. Errors are added to later columns as in
- * GPTQ. */
+/* Prunes by SparseGPT: in each block of columns the weights with the smallest w^2 / u_ii^2 become
+ * 0. If n is 0, all O cols weights of a block of `cols` columns are sorted by this cost, and the
+ * weights up to index O cols sparsity (from 0, inclusive) become 0. Otherwise n of each m weights
+ * of a row become 0, chosen when the loop over columns reaches the first of the m. Errors are added
+ * to later columns as in GPTQ. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
-osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a); // the reference: plain
-                                                                            // loops
-/* Returns the bytes of scratch. Reads only sizes and `keep`. */
+// reference version: plain loops
+osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
+/* Returns the bytes of scratch of osh_prune_solve. Reads only sizes and `keep`. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
-typedef struct osh_prune_share { // the part of a row that becomes 0
+typedef struct osh_prune_share { // number of weights of a row that become 0
     double sparsity; // fraction of the columns, if n is 0
-    int64_t n, m;    // n of each m columns; n 0: see sparsity
+    int64_t n, m;    // n of each m columns become 0; n 0: `sparsity` applies
 } osh_prune_share;
-/* Prunes each row in place by the cost |w| sqrt(weight). Of equal weights the first becomes 0.
- * weight: [I]; NULL: 1. */
+/* Sets the weights with the smallest |w| sqrt(weight) of each row to 0, in place. Of equal weights
+ * the first becomes 0. weight: [I]; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of scratch
@@ -38,7 +38,7 @@ size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of s
  * weight, k = floor(O I sparsity). */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
-/* Returns the k-th smallest magnitude (k from 0) of n numbers. *less: how many magnitudes are
- * smaller. */
+/* Returns the k-th smallest magnitude (k from 0) of n numbers. *less: number of smaller
+ * magnitudes. */
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less);
 #endif

@@ -34,7 +34,7 @@ static adam tune_adam_at(const osh_tune_step *s)
     return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
 }
 
-/* Updates both means with the gradient g. Returns the step for a rate of 1. */
+/* Updates Adam's means with the gradient g. Returns the step for a learning rate of 1. */
 static float tune_adam_move(const adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -61,7 +61,7 @@ typedef struct codes_job {
     float *room; // own: [threads, I]
 } codes_job;
 
-/* Does a step of the n codes from element `at` on, then of their scale k. */
+/* Does a step of codes [at, at + n), then a step of scale k of these codes. */
 static void tune_group_move(const codes_job *j, int64_t k, int64_t at, int64_t n)
 {
     const osh_tune_codes *c = j->c;

@@ -1,23 +1,24 @@
-/* tune.h - does a step of the learner (learn/tune.h): Adam on codes, scales and weights of norms.
- * tune.c has the formulas. */
+/* tune.h - does one step of Adam on codes, scales and weights of norms, for learn/tune.h. tune.c
+ * has the formulas. */
 #ifndef OSH_OPS_TUNE_H
 #define OSH_OPS_TUNE_H
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows;    // steps 0: no tuning; rows: rows of the data in a step
-    double code_rate, rate; // rate of codes; relative rate of scales and of norms
-    // true: tuning may be skipped or shortened, if it does not suit the model or takes too long
+    int64_t steps, rows;    // steps 0: no tuning; rows: number of samples in a step
+    double code_rate, rate; // learning rate of codes; of scales and norms, relative to their values
+    /* true: tuning may be skipped or shortened, if it does not suit the model or takes too long */
     bool may;
 } osh_tune_rule;
 
 typedef struct osh_tune_step { // one step for all weights
     int64_t n;                // number of the step: 1, 2, 3, ...
-    float code_rate, rate;    // rate of codes; relative rate of scales and of norms
+    float code_rate, rate;    // learning rate of codes; of scales and norms, relative to their
+                              // values
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    // [O, I]: codes as real numbers, Adam's means, dL/dw: a step sets it to 0
+    /* [O, I]: codes as real numbers; Adam's means; dL/dw, which a step sets to 0 */
     float *v, *mean, *square, *grad;
     float *s0;                       // [O, G] scales at the start
     float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)
@@ -28,16 +29,19 @@ typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all
 } osh_tune_codes;
 
 typedef struct osh_tune_norm { // the weight [n] of a norm
-    float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d)
+    float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d); Adam's means;
+                                          // dL/dw
     float offset;                         // number that the layer adds to its weight
     int64_t n;
     osh_tensor *w;
 } osh_tune_norm;
 
-/* Both do one step and write the new weight to w. If `step` is NULL, they only write w. */
+/* Both functions do one step and write the new weight to w. If `step` is NULL, they only write
+ * w. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
-/* Return the code of element `at` of v, and scale `at` as it will be stored. */
+/* Return the code of element `at` of v, and scale `at`, rounded to the dtype in which scales are
+ * stored. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
 /* sum += x, element by element. Both are F32 and have the same number of elements. */

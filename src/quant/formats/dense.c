@@ -1,4 +1,4 @@
-/* dense.c - writes a weight that was changed but has no codes, without packing.
+/* dense.c - stores a weight that was changed but not quantized.
  *
  *   weight   dtype of the original weight [O, I] */
 #include "quant/formats/common.h"

@@ -1,7 +1,7 @@
-/* micro.c - floats of 4, 6 and 8 bits with small groups (compressed_tensors/compressors/nvfp4,
- * mxfp4, mxfp6): nvfp4-pack-quantized and mxfp4-pack-quantized have E2M1 codes, two in a byte;
- * mxfp6-pack-quantized has E2M3 codes, four in three bytes; mxfp8-quantized has E4M3 codes. All MX
- * formats have the same scales.
+/* micro.c - formats of small floats: 4, 6 and 8 bits, with small groups
+ * (compressed_tensors/compressors/nvfp4, mxfp4, mxfp6): nvfp4-pack-quantized and
+ * mxfp4-pack-quantized have E2M1 codes, two in a byte; mxfp6-pack-quantized has E2M3 codes, four in
+ * three bytes; mxfp8-quantized has E4M3 codes. All MX formats have the same scales.
  *
  *   weight_packed        U8 [O, I / 2]  byte j of a row: code 2j in the low bits, code 2j + 1 above
  *                        mxfp6: U8 [O, 3 I / 4]  3 bytes, lowest bits first:
@@ -42,7 +42,7 @@ done:
     return rc;
 }
 
-/* Packs n codes into whole bytes; n is a multiple of 16. */
+/* Packs n codes of 4 or 6 bits into bytes. n is a multiple of 16. */
 static void codes_put(uint8_t *to, const uint8_t *codes, int64_t n, int bits)
 {
     for (int64_t i = 0; i < n / 2 && bits == 4; i++)
@@ -93,8 +93,8 @@ static osh_status micro_unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Stores the exponent fields of scales that are powers of two. 2^-127 is subnormal and has the
- * field 0. */
+/* Stores the exponent field of each scale. All scales are powers of two. 2^-127 is subnormal and
+ * has the field 0. */
 static void exponents_put(uint8_t *to, const osh_tensor *scale)
 {
     for (int64_t i = 0; i < osh_tensor_numel(scale); i++)
@@ -128,7 +128,8 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // The stored scale may have another float dtype.
+    // BF16 stands for any float dtype: osh_format_check_stored accepts scales in other float
+    // dtypes.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
@@ -146,7 +147,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
         const uint8_t *e = data[1]->data;
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            // 2^-127 is half of the least normal number.
+            // Exponent 0 means 2^-127, half of the smallest normal number.
             ((uint16_t *)q.scale->data)[i] = e[i] ? (uint16_t)(e[i] << 7) : 1 << 6;
     }
     j.bytes = data[0]->data;

@@ -5,14 +5,14 @@
  *                                              [i*b, (i+1)*b), lowest first
  *   weight_scale       dtype of the original weight
  *   weight_shape       I64 [2] = {O, I}
- *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], such a stream down each column;
+ *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], one stream down each column;
  *                      strategies tensor and block: I8, not packed
  *
  *   b = 3:  word 0 from bit 0: 000111222333...
  *           element 10 takes the bits 30 and 31 of word 0 and bit 0 of word 1
  *
- * An element is stored as code + 2^(b-1), symmetric or not. Unused high bits of the last word are
- * 0. */
+ * An element is stored as code + 2^(b-1), also in symmetric schemes. Unused high bits of the last
+ * word are 0. */
 #include "quant/formats/common.h"
 
 #ifdef __SSE2__
@@ -29,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // next bits of the stream, lowest first
+    uint64_t acc = 0; // bits that are not yet written, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -69,16 +69,16 @@ static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
     for (int k = 0; k < 2; k++) {
         v[k] = _mm_loadu_si128((const __m128i *)(const void *)(codes + 16 * k));
         v[k] = _mm_xor_si128(_mm_and_si128(v[k], mask), sign);
-        // The odd codes were multiplied by 16.
+        // In each 16-bit element the shift moves the odd code from bits 8-11 to bits 4-7.
         v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4));
     }
     _mm_storeu_si128((__m128i *)(void *)to, _mm_packus_epi16(v[0], v[1]));
 }
 #endif
 
-/* Packs a whole row. 8 codes are `bits` bytes, so no bit goes from one block of 8 to the next. The
- * bits of the bytes of a block are moved together in pairs, then in fours, then in eights (like
- * PEXT, without BMI2). x86-64 is little-endian like the file. */
+/* Packs a whole row. 8 codes take exactly `bits` bytes, so blocks of 8 codes are independent. In a
+ * block, the bits of 2, then of 4, then of all 8 codes are moved together (like PEXT, without
+ * BMI2). The host is little-endian like the file. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
@@ -87,7 +87,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // 8 bits: nothing has to be moved
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // codes of 8 bits need no packing
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -103,7 +103,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
         memcpy(to, &v, 8); // the next block overwrites all but the first `bits` bytes
     }
-    uint32_t rest[8] = {0}; // copy of the last codes and bytes, padded with 0
+    uint32_t rest[8] = {0}; // words of the last codes, padded with 0
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
 }
@@ -208,7 +208,8 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t O = w->O, I = w->I;
-    // The stored scale may have another float dtype.
+    // BF16 stands for any float dtype: osh_format_check_stored accepts scales in other float
+    // dtypes.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -43,7 +43,8 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // The stored scale may have another float dtype.
+    // BF16 stands for any float dtype: osh_format_check_stored accepts scales in other float
+    // dtypes.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

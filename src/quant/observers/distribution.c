@@ -1,6 +1,6 @@
-/* distribution.c - chooses the scale for which the standard deviation of the values (computed from
- * the middles of the bins) equals that of the FP8 numbers. For integers the range is the largest
- * |x|, so no value is outside. */
+/* distribution.c - chooses the scale for which the standard deviation of the scaled values equals
+ * the standard deviation of all FP8 numbers. The former is computed from the middles of the bins.
+ * For integers the range is the largest |x|, so no value is outside. */
 #include "quant/calibrate.h"
 
 #include <math.h>

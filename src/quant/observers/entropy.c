@@ -2,11 +2,11 @@
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
  *   q   these bins without the values outside, in `levels` runs of 2 i / levels bins (the last run
- *       has the rest); the values of a run are spread evenly over its bins in which p has some
+ *       has the rest); the count of a run is divided equally among its bins with p > 0
  *
- * In both, an empty bin gets a count of 1e-4, which is taken from the others. i grows from levels /
- * 2 on, in steps of 1, or of the factor by which the histogram has grown. The first of equal ones
- * wins. */
+ * In p and q, an empty bin gets a count of 1e-4, which is subtracted from the other bins. i grows
+ * from levels / 2 in steps of n / bins, rounded up (n: current number of bins, bins: first number).
+ * The first of several equal ranges is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>
@@ -24,15 +24,15 @@ static double spread_count(const spread *s, int64_t b)
            (b == s->i - 1 ? s->above : 0);
 }
 
-/* Returns a count x after smoothing: an empty bin gets a small count, which is taken from the other
- * bins. */
+/* Returns the count x of a bin after smoothing: an empty bin gets 1e-4, and the others lose as much
+ * in total. zeros: number of empty bins; n: number of bins. */
 static double entropy_smooth(double x, double zeros, double n)
 {
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Returns the mean count of the run [first, end) over the bins in which p is not 0. *bins: their
- * number. */
+/* Returns the count of the run [first, end) divided by *bins, the number of bins of the run with p
+ * > 0. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

@@ -1,7 +1,8 @@
-/* imatrix.c - searches the range of a weight whose error is least, weighted by the mean square of
- * the input channel (llmcompressor/observers/imatrix.py). As in the library, this is only for
- * weights in channels and groups. For others all channels have the same weight, and strict: true is
- * refused. With patience 0 the search does not end early. */
+/* imatrix.c - searches the range of a weight with the smallest error, where the errors of an input
+ * channel are weighted by the mean square of the channel (llmcompressor/observers/imatrix.py). As
+ * in the library, only strategies channel and group are weighted. With other strategies all
+ * channels count equally, and `strict: true` is an error. With patience 0 the search does not end
+ * early. */
 #include "quant/observer.h"
 
 static osh_range_search imatrix_search(const osh_q_args *a)

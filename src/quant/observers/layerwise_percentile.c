@@ -1,6 +1,7 @@
 /* layerwise_percentile.c - chooses the percentile with the least loss out of three. The loss is |x
- * - dq(x)|, or its square if `mse` is set: of the middles of the bins, or, if `exact` is set, of
- * all values as the mean of each sample. The first of equal ones wins. */
+ * - dq(x)|, or its square if `mse` is set. It is summed over the middles of the bins; if `exact` is
+ * set, the means over all values of each sample are summed. The first of several equal percentiles
+ * is chosen. */
 #include "quant/calibrate.h"
 
 static bool layerwise_halves(const osh_q_args *a) { return !a->symmetric; }

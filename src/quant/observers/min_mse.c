@@ -1,8 +1,8 @@
-/* min_mse.c - chooses the range with the least (x - dq(x))^2: of the middles of the bins, or, if
- * `exact` is set, of all values as the mean of each sample. Step i < int(maxshrink grid) multiplies
- * both ends by 1 - i / grid. If power_of_two is set, the scale is 2^e: e goes from one above to
- * three below the exponent of the smallest power of two with which no value is outside. The first
- * of equal ones wins. */
+/* min_mse.c - chooses the range with the smallest (x - dq(x))^2, summed over the middles of the
+ * bins; if `exact` is set, the means over all values of each sample are summed. Step i <
+ * int(maxshrink grid) multiplies both ends by 1 - i / grid. If power_of_two is set, the scale is
+ * 2^e with five values of e, from m + 1 to m - 3, where 2^m is the smallest scale with which no
+ * value is outside. The first of several equal ranges is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* minmax.c - finds the smallest and the largest value (llmcompressor/observers/min_max.py). The
  * range of an activation over its samples is:
  *
- *   memoryless_minmax   the last sample's
- *   static_minmax       that of all samples
- *   minmax              first = now, then rnd(rnd(old (1 - c)) + rnd(now c)), where
- *                       c = averaging_constant and rnd rounds to the values' dtype */
+ *   memoryless_minmax   range of the last sample
+ *   static_minmax       smallest and largest value of all samples
+ *   minmax              first sample: its range; later: rnd(rnd(old (1 - c)) + rnd(now c)),
+ *                       c = averaging_constant; rnd rounds to the dtype of the values */
 #include "quant/observer.h"
 
 static void take_last(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)

@@ -1,5 +1,5 @@
-/* mse.c - searches the range with the least error in int(maxshrink grid) steps
- * (llmcompressor/observers/mse.py); see osh_range_search.
+/* mse.c - searches the range with the smallest error in int(maxshrink grid) steps
+ * (llmcompressor/observers/mse.py). osh_range_search describes a step.
  *
  *   memoryless_mse   range of a weight, or of the last sample
  *   mse              activation: the moving average of the samples' ranges. A weight is seen once
@@ -10,7 +10,7 @@
 
 static osh_range_search mse_search(const osh_q_args *a)
 {
-    double patience = osh_observer_value(a, "patience"); // 0 is the same as 1
+    double patience = osh_observer_value(a, "patience"); // 0 has the effect of 1
     osh_range_search s = {.expand = osh_observer_value(a, "expand"),
                           .grid = osh_observer_value(a, "grid"),
                           .norm = osh_observer_value(a, "norm"),
@@ -19,8 +19,8 @@ static osh_range_search mse_search(const osh_q_args *a)
     return s;
 }
 
-/* Arguments: shrink, patience, grid, expand. triton_error_buffer is for GPU kernels that end a
- * search at another step. */
+/* Arguments: default values of maxshrink, patience, grid and expand. The library uses
+ * triton_error_buffer only on a GPU, so it has no effect here. */
 #define KEYS(s, p, g, e)                                                                           \
     {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false},                    \
         {"grid", g, 1, 1e6, false, false}, {"norm", 2.4, 0.01, 100, false, false},                 \

@@ -1,6 +1,6 @@
-/* compressed_tensors.c - reads modules as compressed-tensors stores them: with X.weight_scale and a
- * config group that has X as a target. Rows are decoded in the dtype of the scale, as
- * compressed-tensors decompresses. */
+/* compressed_tensors.c - reads modules that compressed-tensors stored. Such a module X has a tensor
+ * X.weight_scale, and a config group has X as a target. Rows are decoded in the dtype of the scale,
+ * as in compressed-tensors. */
 #include "base/name.h"
 #include "quant/groups.h"
 #include "quant/source_impl.h"
@@ -12,7 +12,8 @@ static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     return osh_q_config_parse(cx, &s->config, q, s->ck->config->path);
 }
 
-/* Checks that an attention with stored scales has all of them. */
+/* Checks that an attention module with a stored scale has all scales and zero points of
+ * kv_cache_scheme. */
 static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *module, size_t n)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale", "k_zero_point",
@@ -28,7 +29,7 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        // Eval checks the shape.
+        // The shape is not checked here, but by `oneshot eval`.
         osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
@@ -74,7 +75,7 @@ static const char *const weight_leaves[] = {"weight_scale",        "weight_packe
                                             "weight_global_scale", "weight_g_idx"};
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
-/* True for tensors that only modules with codes have, and for codes of 8 bits. */
+/* True for tensors that only quantized modules have, and for 8-bit codes. */
 static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     (void)s;
@@ -90,7 +91,7 @@ static osh_status check_dims(osh_ctx *cx, const osh_st_entry *e)
 {
     if (e->ndim <= 2) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s has %d dimensions: want 2, of experts codes each by itself", e->name,
+                    "%s has %d dimensions, want 2: each expert has codes of its own", e->name,
                     e->ndim);
 }
 
@@ -99,8 +100,8 @@ static bool stores_shape(const osh_source_module *q)
     return !strcmp(q->format->name, "pack-quantized");
 }
 
-/* Finds rows and columns of the weight: in weight_shape if the format has it, else from the shape
- * of the codes. */
+/* Sets q->O and q->I: from weight_shape if the format has this tensor, else from the shape of the
+ * codes. */
 static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -108,8 +109,8 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // bits of a code; a row has a whole number of
-                                                     // bytes
+    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // stored bits of a code; a row has a whole
+                                                     // number of bytes
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
     OSH_TRY(check_dims(cx, s->e));
@@ -145,8 +146,8 @@ static bool has_leaf(const osh_source_module *q, const char *leaf)
     return false;
 }
 
-/* Fails if a stored zero point is not 0 although the scheme is symmetric: compressed-tensors
- * subtracts it nevertheless. */
+/* Fails if the scheme is symmetric but a stored zero point is not 0, because compressed-tensors
+ * would subtract the zero point. */
 static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -163,8 +164,8 @@ done:
     return rc;
 }
 
-/* Refuses a tensor that the format does not have if a loader could use it as a part of the
- * weight. */
+/* Fails if the module has a tensor that does not belong to its format but that a loader could
+ * use. */
 static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
     static const char *const codes[] = {"weight", "weight_packed", "weight_global_scale"};
@@ -178,7 +179,7 @@ static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
         if (has_leaf(q, codes[k])) continue;
         OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", codes[k]));
         if (t)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s is there, want no such tensor: %s is stored as %s",
+            OSH_FAIL(cx, OSH_E_FORMAT, "found %s, but %s is stored as %s, which has no such tensor",
                      t->e->name, q->name, q->format->name);
     }
     OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", "weight_zero_point"));
@@ -187,8 +188,8 @@ done:
     return rc;
 }
 
-/* Finds the dtype of the dense weight if config.json has none. compressed-tensors decompresses to
- * the dtype of the scale, or to BF16 if scales are stored as codes. */
+/* Sets q->dtype, the dtype of the dense weight, if config.json has none. compressed-tensors uses
+ * the dtype of the scale, or BF16 if the scales are not floats of 16 or 32 bits. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -216,7 +217,7 @@ static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
         OSH_TRY(check_dims(cx, t->e));
         OSH_TRY(osh_source_bind_checked(cx, q, i, t));
         if (strncmp(f->leaf, "input_", 6)) continue;
-        q->parts[i] = (osh_ckpt_tensor){0}; // the weight does not need it
+        q->parts[i] = (osh_ckpt_tensor){0}; // decoding the weight does not need this tensor
         osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
         OSH_TRY(osh_checkpoint_load(cx, to, ck, t->e->name, -1, NULL));
     }

@@ -1,18 +1,19 @@
-/* fp8.c - reads F8_E4M3 codes that no config group describes, of the methods fp8, fbgemm_fp8 and
- * modelopt:
+/* fp8.c - reads F8_E4M3 weights of the methods fp8, fbgemm_fp8 and modelopt, which have no config
+ * groups:
  *
  *   X.weight   with X.weight_scale_inv or X.weight_scale: one number, or one per row or block;
  *              scales in F8_E8M0 and U8 are exponents + 127
  *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or as above
  *
- * They are decoded in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize does.
- */
+ * The codes are decoded in F32, then rounded to the model's dtype, as in transformers'
+ * Fp8Dequantize. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 
 #include <string.h>
 
-/* Reads weight_block_size; 0: config.json does not have it. */
+/* Reads weight_block_size to block [rows, columns]. Sets both to 0 if config.json does not have the
+ * key. */
 static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
@@ -54,8 +55,8 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* True for other FP8 tensors, which are experts or are refused, and for the scale of a tensor that
- * has another dtype or is missing. */
+/* True for all remaining FP8 tensors, and for scales whose tensor has another dtype or is missing.
+ * bare_find accepts only experts and fails for the others. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
@@ -65,8 +66,8 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* Computes the shape of the experts' scales as one matrix. The scales of each expert begin with its
- * first row. */
+/* Computes the shape of the scales of all experts as one matrix: the scales of expert 0, then those
+ * of expert 1, and so on. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_st_entry *scale)
 {
@@ -75,16 +76,16 @@ static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_s
         scale->shape[0] == E && n > 0 && R % n == 0 && (scale->ndim == 1 || scale->ndim == 3);
     if (!whole)
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s has %d dimensions and %lld of the first: want %lld, or with rows and "
-                        "columns whose blocks fill %lld rows",
+                        "%s has %d dimensions, the first of size %lld: want size %lld, and 1 "
+                        "dimension, or 3 with blocks that divide %lld rows",
                         scale->name, scale->ndim, (long long)scale->shape[0], (long long)E,
                         (long long)R);
     shape[0] = E * n, shape[1] = scale->ndim == 3 ? scale->shape[2] : 1, *ndim = 2;
     return OSH_OK;
 }
 
-/* Derives the scheme from the shape of the scale: blocks of weight_block_size, or else blocks that
- * divide the weight. */
+/* Derives the scheme from the shape of the scale. Blocks have the size weight_block_size if it is
+ * given; if not, all blocks have equal size. */
 static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_entry *scale)
 {
     osh_status rc = OSH_OK;
@@ -130,7 +131,7 @@ done:
     return rc;
 }
 
-/* Finds the codes: an F8_E4M3 matrix, or a 3-dimensional tensor for experts. */
+/* Finds the codes: an F8_E4M3 matrix, or a 3-dimensional F8_E4M3 tensor of experts. */
 static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -140,11 +141,11 @@ static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_sou
                  q->bare ? "" : ".weight");
     const osh_st_entry *e = (*codes)->e;
     if (e->dtype != OSH_FP8)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s and has a scale beside it, want F8_E4M3", e->name,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s although it has a scale, want F8_E4M3", e->name,
                  osh_dtype_name(e->dtype));
     if (q->bare && e->ndim != 3)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read",
-                 e->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is F8_E4M3 but not the weight of a module: not supported", e->name);
     if (e->ndim != 2 && e->ndim != 3)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts",
                  e->name, e->ndim);

@@ -1,6 +1,6 @@
-/* mxfp4.c - reads MXFP4 experts that are in one tensor: X_blocks [E, R, G, 16] and X_scales [E, R,
- * G] (exponents + 127) become [E, 32 G, R], as in transformers' convert_moe_packed_tensors, which
- * transposes each expert. */
+/* mxfp4.c - reads the MXFP4 weights of all E experts from one pair of tensors: X_blocks [E, R, G,
+ * 16] and X_scales [E, R, G] (exponents + 127) become [E, 32 G, R], as in transformers'
+ * convert_moe_packed_tensors, which transposes each expert. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "quant/source_impl.h"
 
 typedef struct {
-    pthread_mutex_t lock; // protects the fields below, a cache of the last expert
+    pthread_mutex_t lock; // protects the members below, which cache the expert that was read last
     const osh_source_module *last;
     int64_t last_expert;
     uint8_t *blocks;      // own: blocks of the expert, then its scales
@@ -75,14 +75,14 @@ done:
 }
 
 static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
-/* Returns the bytes of one expert. */
+/* Returns the bytes of the codes of one expert. */
 static size_t expert_block_bytes(const osh_source_module *q)
 {
     return (size_t)(q->I * expert_rows(q) / 2);
 }
 
-/* Reads the blocks and scales of one expert into the cache, because callers read an expert piece by
- * piece. The caller holds the lock. */
+/* Reads the blocks and scales of one expert into the cache. The cache is useful because callers
+ * read an expert piece by piece. The caller holds the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +103,7 @@ done:
     return rc;
 }
 
-/* Decodes columns [first, first + n) of the blocks, which are rows of the result. */
+/* Decodes columns [first, first + n) of the cached expert to rows of `to` [n, R]. */
 static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n)
 {

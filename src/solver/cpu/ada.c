@@ -2,8 +2,8 @@
  * a block of rows before it begins the next block, so it needs memory for one block only. The bytes
  * do not depend on threads.
  *
- * AdaRound (Nagel et al., arXiv 2004.10568): a weight is rounded down or up by a soft number h that
- * depends on v
+ * AdaRound (Nagel et al., arXiv 2004.10568): v is learned; h, between 0 and 1, moves from rounding
+ * down to rounding up
  *
  *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
  *   loss + reg sum (1 - |2 h - 1|^beta)
@@ -11,14 +11,14 @@
  * After the warm start beta changes from `from` to `to` along half a cosine. At first h is the
  * fraction of w / s; at the end h = (v >= 0).
  *
- * AdaQuant (Hubara et al., arXiv 2006.10518): weight x and scale learn, and gradients ignore
- * roundings
+ * AdaQuant (Hubara et al., arXiv 2006.10518): the weight x and the change d of the scale s0 are
+ * learned, and gradients ignore rounding
  *
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
  *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
- * AutoRound (Cheng et al., arXiv 2309.05516): an offset v before the rounding and shares a, b of a
- * group's range learn
+ * AutoRound (Cheng et al., arXiv 2309.05516): an offset v, added before rounding, and shares a, b
+ * of a group's range are learned
  *
  *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
@@ -30,8 +30,8 @@
  *
  *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
  *
- * A step follows the sign of the gradient, at a rate that falls linearly to 0. The codes of a row
- * are those of its best step.
+ * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result for a row
+ * are the codes of the step with the lowest loss of the row.
  *
  * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
  * During learning w^ is not rounded to the dtype in which it is stored; the final losses of codes
@@ -47,8 +47,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: rows of a block. PARTS: arrays [rows, ld] of a block. SMALL: arrays [rows, groups] of a
- * block. */
+/* ROWS: rows of a block. PARTS: number of arrays [rows, ld] of a block; ld is I, rounded up to a
+ * multiple of 8. SMALL: number of arrays [rows, groups] of a block. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)
@@ -87,7 +87,7 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* grad = E H - C. */
+/* Sets grad to E H - C for the n rows of the block. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -96,7 +96,7 @@ static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
                 (osh_mat){a->h, a->I}, (osh_mnk){n, a->I, a->I});
 }
 
-/* Returns T times the loss of row r. m->grad must be up to date. */
+/* Returns T times the loss of row r. m->grad must contain E H - C. */
 static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
@@ -105,8 +105,8 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Sets e to the errors of the codes of rows [row, row + n), and `loss` to the losses of these
- * rows. */
+/* Sets e to w^ - w for the codes of rows [row, row + n), and loss[r] of each of these rows to T
+ * times its loss. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -122,7 +122,7 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
     for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
 }
 
-/* Loads weights and scales of rows [row, row + n), computes C, and sets the numbers to learn to
+/* Loads weights and scales of rows [row, row + n), computes C, and sets the learned numbers to
  * their first values. */
 static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
@@ -213,8 +213,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores codes and scales of the rows that did not diverge. If the rule is selective, their loss
- * must also be below that of the given codes. */
+/* Stores the codes and scales of a row unless learning diverged. With rule.selective the loss of
+ * the row must also be lower than with the given codes. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -1,9 +1,9 @@
-/* ada_learn.c - lets a weight learn from the caller's gradients, for example those of a block's
- * output. The methods are those of ada.c, one step per call. Rows are independent, so the bytes do
- * not depend on threads.
+/* ada_learn.c - optimizes the codes of a weight with gradients that the caller computes, for
+ * example from the output of a decoder layer. The methods are those of ada.c, one step per call.
+ * Rows are independent, so the bytes do not depend on threads.
  *
- * A learner stores the numbers that determine the codes, the gradient, Adam's means, and the
- * learned numbers of each group. */
+ * A learner stores v (or AdaQuant's weight), the gradient, Adam's means, and the learned numbers of
+ * each group. */
 #include "solver/ada.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -12,16 +12,17 @@
 #include <math.h>
 #include <string.h>
 
-/* Arrays that a learner stores: SIGN or ADAM arrays [O, ld] (numbers that determine the codes,
- * gradients, Adam's means) and SMALL arrays [O, groups]. */
+/* Number of arrays that a learner stores: SIGN (AutoRound) or ADAM (other methods) arrays [O, ld]
+ * with v or the weight, gradient and Adam's means; SMALL arrays [O, groups]. ld is I, rounded up to
+ * a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // rows of scratch of a thread
+enum { SCRATCH = 6 }; // scratch of a thread, in rows of ld floats
 
 typedef enum weight_is { // weight that a call writes
-    OF_STEP,    // the current weight, as a step uses it
+    OF_STEP,    // the weight after the steps so far
     OF_NEAREST, // the weight of the first codes and scales
     OF_END,     // the final weight
-    KEPT        // the final weight; the final codes and scales are stored too
+    KEPT        // the final weight; the call also stores the final codes and scales
 } weight_is;
 
 struct osh_ada_learner {
@@ -32,13 +33,13 @@ struct osh_ada_learner {
     float *small[SMALL]; // view: [O, groups] in `kept`
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
-    osh_tensor place;    // view: grad as a tensor, if ld is I
+    osh_tensor place;    // view: grad as a tensor [O, I]; valid if ld is I
     bool full;           // true: grad contains a gradient; false: the gradient is 0 and grad is not
                          // read
     int n_threads;
     weight_is weight;    // argument of the current call
     double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
-    const osh_ada_row_step *step; // view: argument of the current call; NULL: it does no step
+    const osh_ada_row_step *step; // view: step of the current call; NULL: the call does no step
     osh_tensor *to;      // view: tensor to which the weight is written
 };
 
@@ -120,7 +121,7 @@ static void learner_row_base(const osh_ada_learner *l, const osh_ada_room *m)
     for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
 }
 
-/* Does one step of a row, then computes its s and z anew. */
+/* Does one step of a row. Then computes s and z of each column from the new scales. */
 static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     if (l->a.rule.kind == OSH_ADA_SIGN) {
@@ -135,7 +136,7 @@ static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* Sets e to the weight of the codes and scales of the arguments. */
+/* Sets e to the weight that results from the given codes and scales. */
 static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -158,7 +159,7 @@ static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
-/* Does the step of a row, if there is one, and writes the row of l->to. */
+/* Does the step of a row, if l->step is set, and writes the resulting row to l->to. */
 static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;

@@ -1,5 +1,5 @@
-/* ada_moves.c - functions on a row for ada.c and ada_learn.c, besides the vector steps of
- * ada_rows.c: scales of columns, first values, steps of scales, codes. ada.c has the formulas. */
+/* ada_moves.c - functions on one row for ada.c and ada_learn.c: scales of columns, first values,
+ * steps of scales, codes. The vector loops are in ada_rows.c. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // v of AdaRound for which h is 0 and which no step changes
+enum { DOWN = -40 }; // value of AdaRound's v at which h and the gradient are 0, so that no step
+                     // changes v
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 {
@@ -30,8 +31,8 @@ static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64
     return osh_round_to((low > high ? low : -high) / -j->a->lo, j->a->dtype);
 }
 
-/* Computes the scale and zero point of group k from AutoRound's shares a and b. Does not change
- * them if both shares are 1. */
+/* Computes the scale and zero point of group k from AutoRound's shares a and b. If both shares are
+ * 1, *s and *z do not change. */
 static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
                               float *z)
 {
@@ -58,7 +59,7 @@ static void ada_fill(float *to, float x, int64_t n)
     for (; i < n; i++) to[i] = x;
 }
 
-/* Writes the scale and the zero point of each column of row r to s and z. */
+/* Writes the scale and the zero point of each column of row r to m->s and m->z. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -73,7 +74,8 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
     ada_fill(m->s + a->I, 1, j->ld - a->I), ada_fill(m->z + a->I, 0, j->ld - a->I);
 }
 
-/* Sets the numbers of row r to their values before the first step. w and s0 must be set. */
+/* Sets the learned numbers of row r to their values before the first step. m->w and m->s0 must be
+ * set. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -90,15 +92,15 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* Sets the factors of Adam's step n (from 1). */
+/* Sets the factors that correct Adam's means in step n (from 1). */
 static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
     s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
 }
 
-/* Updates Adam's means with the gradient g and returns the step. `rate` is corrected for the number
- * of the step, as s->rate is. */
+/* Updates Adam's means with the gradient g and returns the step. `rate`, like s->rate, includes the
+ * correction of the first mean. */
 static float ada_adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -134,7 +136,8 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
     }
 }
 
-/* Does a step of the scales of row r along the sums of grad over their columns. */
+/* Does a step of Adam on the scales of row r. The gradient of a scale is the sum of grad over the
+ * columns of the scale. */
 static void ada_move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                             const osh_ada_row_step *t)
 {
@@ -165,7 +168,8 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-enum { SIDE_BY_SIDE = 4 }; // sums computed at the same time, because each is a chain of additions
+enum { SIDE_BY_SIDE = 4 }; // number of sums computed at the same time, because each sum is a chain
+                           // of dependent additions
 
 /* sum[k] = the sum of x [k * n, (k + 1) * n), added in order. */
 static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
@@ -175,7 +179,7 @@ static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
     sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
 }
 
-/* sum[k] = the sum over group g + k of a row x [I], added in order. */
+/* sum[k] = the sum of x over the columns of group g + k, added in order. x [I] is one row. */
 static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a,
                            int64_t g)
 {
@@ -191,8 +195,8 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Changes the shares a and b of row r by the sign of their gradients, which are sums of soft and
- * e. */
+/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients come
+ * from the sums of soft (dloss / ds) and e (dloss / dz) over each group. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
@@ -209,14 +213,16 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // because z = lo + a low / s
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s depends on s, so ds
+                                                         // gets a term of dz
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
         m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));
     }
 }
 
-/* Stores the codes of row r and its scales, because this is its best step so far. */
+/* Stores the codes and scales of row r. Called when the loss of the row is lower than in all
+ * earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -229,7 +235,7 @@ void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
         m->best_z[r * j->groups + g] = m->z[g * a->group];
 }
 
-/* Sets AutoRound's first shares, and the range of each group of n rows. */
+/* Sets AutoRound's shares to 1 and computes the range of each group of n rows. */
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -144,8 +144,8 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes q, the codes, and u = w / s of eight weights from column at[1] on of the row that begins
- * at element at[0]. `in` is all ones where q is not clipped. */
+/* Computes the codes q and u = w / s of eight weights. at[0]: element at which the row begins;
+ * at[1]: first of the eight columns. `in` has all bits set where q is not clipped. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -170,8 +170,8 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 #if defined(__x86_64__)
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
-/* Does the same as near_code for sixteen weights; `there` marks those in the row. A NaN stays a
- * NaN. Returns the mask `in`. */
+/* Does the work of near_code for sixteen weights. `there`: mask of the lanes that are in the row.
+ * The code of a NaN is NaN. Returns the mask of the codes that are not clipped. */
 AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
                                             const int64_t at[2], __mmask16 there,
                                             const osh_ada_row_step *t)
@@ -266,8 +266,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* to = dloss / ds = g (round(u) - u), or g (q - z) if clipped, with g = dloss / dw^ and q and u
- * from near_code. */
+/* to = dloss / ds: g (round(u) - u), or g (q - z) for clipped codes. g is dloss / dw^; q, u and
+ * `in` are from near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {
@@ -323,8 +323,8 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
         store_scale_slope(m->soft + at + i, &q, &u, &z, &in, &g);
         if (t->has_zero) v8_store(m->e + at + i, &dz);
-        g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in); // a negative s reverses the
-                                                                     // sign
+        /* A negative s reverses the sign of the gradient. */
+        g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in);
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         v = v - ds + dz;

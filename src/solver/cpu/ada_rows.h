@@ -5,13 +5,14 @@
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // views: the numbers of a block of rows
-    float *w, *e, *grad, *c;  // [rows, ld]: weight; w^ - w; dloss / dw^ T / 2; C
+typedef struct osh_ada_room { // views: arrays of a block of rows; ld is I, rounded up to a multiple
+                              // of 8
+    float *w, *e, *grad, *c;  // [rows, ld]: weight; w^ - w; T / 2 dloss / dw^; C
     float *x, *mean, *square; // [rows, ld]: v, or AdaQuant's weight; Adam's two means
-    float *base, *soft;       // [rows, ld]: floor(w / s) + z; sigmoid(v), or for AutoRound dloss /
-                              // ds
+    float *base, *soft;       // [rows, ld]: floor(w / s) + z; sigmoid(v) (AutoRound: dloss / ds)
     float *s, *z;             // [ld]: scale and zero point of each column of one row
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]: first scale; change of the scale, with
+                                       // Adam's means; AutoRound: d is share a, d_mean is share b
     float *least, *most;      // [rows, groups] AutoRound: range of the group
     float *best_s, *best_z;   // [rows, groups] AutoRound: scale and zero point of the best step
     double *curve;            // [points]
@@ -21,18 +22,18 @@ typedef struct osh_ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
     float *room;    // own: [threads, floats]
-    size_t floats;  // floats of a thread's room
+    size_t floats;  // floats of one thread in `room`
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
-typedef struct osh_ada_row_step { // factors of a step; equal for all elements
+typedef struct osh_ada_row_step { // numbers of a step that are equal for all elements
     float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); unused; 1 / sqrt(1 - 0.999^n)
     float by;                         // factor 2 / T
     float reg, beta;                  // reg 0: there is no rounding term
     float lo, hi;
     float offset;                     // 1: x is an offset of w / s; 0: x is a weight
-    float plain;                      // 1: e is w^ itself; 0: w^ - w
-    bool has_zero;                    // AutoRound: zero points follow the ranges
+    float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
+    bool has_zero;                    // AutoRound: there are zero points, computed from the ranges
 } osh_ada_row_step;
 
 /* AdaRound: computes soft and e from x. */
@@ -47,20 +48,21 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
  * becomes dloss / dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
-/* ---- ada_moves.c; r: row of the block whose first row is `row` of the weight ---- */
+/* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
-/* Returns AdaQuant's current scale. */
+/* Returns AdaQuant's current scale of group g in row r. */
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);
-/* Sets s and z of each column of row r. */
+/* Sets m->s and m->z of each column to the scale and the zero point in row r. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
 void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                        const osh_ada_row_step *s);
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n);
-/* Makes the scales of n rows signed if the rule says so. */
+/* Replaces the scales of n rows by signed scales if rule.signed_scales is set and zero points are
+ * 0. */
 void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
-/* True if AutoRound's scales differ from those of rounding to nearest. */
+/* True if AutoRound can change the scales of rounding to nearest. */
 static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;

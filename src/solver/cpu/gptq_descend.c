@@ -1,7 +1,8 @@
-/* gptq_descend.c - does coordinate descent over a tile of rows, a block of columns at a time.
- * Inside the block eight columns of a row are checked at once; only if one of them may change,
- * which is rare, each is visited. The changes of the block are then added to the other columns of
- * G, in panels of H that stay in the cache for all rows. */
+/* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
+ * a time. In a block, eight columns of a row are tested together. The loop visits each of them only
+ * if one of the eight codes may change, which is rare. After a block, the changes are added to the
+ * other columns of G = (w^ - w) H. This reads H in panels of columns that fit into the cache and
+ * are used for all rows. solver/gptq_descend.c has the formulas. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
@@ -10,7 +11,7 @@ enum { PANEL = 2048 }; // columns of H in a panel
 typedef struct block { // columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // steep: H_jj s.
+    // steep: H_jj s; a step of g / steep codes minimizes the loss over one code
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;
@@ -48,7 +49,7 @@ OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *b
         for (int k = 0; k < n_rows; k++) g[i] += h[k][i] * by[k];
 }
 
-/* Changes the code of column j of the block if another one is better. */
+/* Changes the code of column j of the block if another code has a lower loss. */
 OSH_VEC_FN void descend_one(block *b, int64_t j)
 {
     const osh_refine_tile *t = b->t;
@@ -69,8 +70,8 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
     t->changes[b->row * OSH_DESCEND_BLOCK + t->n_changes[b->row]++] = (osh_change){(int32_t)c, by};
 }
 
-/* Visits the columns of a block. A code of whole numbers can change only if G asks for at least
- * half a step. With a floating type all columns are tried. */
+/* Visits the columns of a block. An integer code can change only if |g / steep| is at least 1/2.
+ * With a floating type all columns are visited. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -124,7 +125,8 @@ static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-/* Visits columns [first, first + n) of all rows that are not settled. */
+/* Visits columns [first, first + n) of all rows that are not settled. A row is settled if the
+ * previous sweep changed none of its codes. */
 static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {
     int64_t I = t->a->I;

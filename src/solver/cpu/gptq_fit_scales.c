@@ -1,13 +1,14 @@
-/* gptq_fit_scales.c - computes the least-squares scales of a tile of rows: A and b from one product
- * for each group and short sums, then the solution. The reference solver/gptq_fit_scales.c has the
- * formulas. */
+/* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. A and b of the normal
+ * equations come from one matrix product for each group and short sums. The reference
+ * solver/gptq_fit_scales.c has the formulas. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
 #include <math.h>
 
-/* Returns the sum of a b. Runs of 64 are summed in f32, the runs in double. */
+/* Returns the dot product of a and b. Each run of 64 products is summed in f32; the sums of the
+ * runs are added in double. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {
     double sum = 0;
@@ -37,7 +38,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    float *c = t->d, *part = t->next; // c: [n, I] q - z of columns [first, end); part: [n, width]
+    float *c = t->d, *part = t->next; // c: [n, I] q - z of columns [first, end); part: [n, width] c
+                                      // H of one group
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)
             c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
@@ -57,7 +59,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     }
 }
 
-/* Solves for the scales of n_rows rows that share them. A and b are those of the first row. */
+/* Solves for the scales that rows [row, row + n_rows) share. A and b of these rows are summed in
+ * the first row. */
 static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
@@ -81,6 +84,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next window must use these scales
+        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next groups must be fitted to the new
+                                                        // scales
     }
 }

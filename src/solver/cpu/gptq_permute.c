@@ -1,4 +1,5 @@
-/* gptq_permute.c - makes a Hessian symmetric and brings it into solving order, in place.
+/* gptq_permute.c - makes a Hessian symmetric and permutes its rows and columns into solving order,
+ * in place.
  *
  *   lower triangle given      mirrored               rows, then columns, along perm
  *   | a . . |                 | a b c |              H[i][j] becomes H[perm[i]][perm[j]]

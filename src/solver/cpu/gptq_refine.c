@@ -1,10 +1,10 @@
-/* gptq_refine.c - does the steps that follow the column loop, over tiles of rows. Rows are
- * independent unless they share scales.
+/* gptq_refine.c - improves codes and scales after GPTQ's column loop, in tiles of rows (steps of
+ * solver/gptq_refine.h). Rows are independent unless they share scales.
  *
  * All steps of a tile are done before the next tile begins. After each step one product computes G
- * anew, so the losses that are compared are those of the stored weights. If all rows share one row
- * of scales, each step is done for all tiles before the next step begins, because the best scales
- * depend on all tiles. */
+ * = (w^ - w) H anew, so the compared losses are those of the weights as they are stored. If all
+ * rows share one row of scales, each step is done for all tiles before the next step begins,
+ * because the best scales depend on all tiles. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
@@ -18,11 +18,13 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all;                  // all rows of several tiles share one row of scales
-    int from, to;              // steps of this pass
-    // own: [n_steps + 2, tiles] before the first step, after each; of w^ = 0
+    bool all;                  // true: all rows of several tiles share one row of scales
+    int from, to;              // the current pass does steps [from, to)
+    /* own: [n_steps + 2, tiles] losses before the first step, after each step, and with all weights
+     * 0 */
     double *loss;
-    double *sums;              // own: [tiles, groups (groups + 1)] if all rows share scales
+    double *sums;              // own, if `all`: [tiles, groups (groups + 1)] A and b of the fit of
+                               // scales
     float values[256];         // value of each code
 } refine_job;
 
@@ -96,7 +98,7 @@ OSH_AVX2 static void errors_avx2(float *d, const float *q, const osh_refine_tile
     errors_body(d, q, t, r);
 }
 
-/* Sets d to w of row r, or to 0 in dead columns. */
+/* Sets d to w of row r, with 0 in dead columns (columns whose input is always 0). */
 static void refine_load_weights(osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -133,8 +135,9 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* ---- steps ---- */
 
-/* Keeps the result of a step for rows [r, r + n), which share scales, if their loss did not rise.
- * If it did, restores them and returns false. */
+/* Keeps or undoes a step for rows [r, r + n), which share scales if n > 1. If the sum of the losses
+ * did not rise, keeps the result and returns true. Otherwise restores the rows and returns
+ * false. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -164,7 +167,7 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // the step has changed g in place
+    if (!better) osh_tile_pull(t, t->g); // the step changed g of the restored rows
 }
 
 static double refine_sum(const double *x, int64_t n, int64_t step)
@@ -174,7 +177,7 @@ static double refine_sum(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
-/* Returns the loss of w^ = 0. Overwrites d and next. */
+/* Returns the loss of the tile if all weights become 0. Overwrites d and next. */
 static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
@@ -186,7 +189,8 @@ static double refine_loss_of_zero(osh_refine_tile *t)
     return sum;
 }
 
-/* Loads a tile and computes its G and losses. Returns the tile of the worker. */
+/* Loads tile number `chunk` into the worker's osh_refine_tile, computes G and the losses of the
+ * rows, and returns the tile. */
 static osh_refine_tile *refine_open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
@@ -227,7 +231,7 @@ static osh_status refine_sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Fits the scales that all rows share. Restores them if the loss rises. k: number of the step. */
+/* Step k: fits the scales that all rows share. Restores the old scales if the loss rises. */
 static osh_status refine_fit_all(osh_ctx *cx, refine_job *j, int k)
 {
     osh_status rc = OSH_OK;
@@ -275,7 +279,7 @@ done:
 
 /* ---- scratch ---- */
 
-typedef struct room { // sizes of the scratch of a thread
+typedef struct room { // scratch of a thread, in elements of each type
     int64_t floats, doubles, changes;
 } room;
 

@@ -1,12 +1,12 @@
-/* gptq_rescale.c - searches a new scale, zero point and codes of each group for a tile of rows. One
- * product computes the target of the group. Search and column loop work on the transposed group
- * (panel.h). Another product adds the changes to G. The reference solver/gptq_rescale.c has the
- * formulas. */
+/* gptq_rescale.c - searches a new scale, zero point and codes of each group, for a tile of rows.
+ * One matrix product computes the target: the values of the group that minimize the loss. The
+ * search and the column loop work on the transposed group (panel.h). Another product adds the
+ * changes to G = (w^ - w) H. The reference solver/gptq_rescale.c has the formulas. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target of the group's columns, transposed and in solving order. was [n]:
- * losses of the present codes above the target's. */
+/* Sets panel.w to the target of the group's columns, transposed and in solving order. was [n]: loss
+ * of the current codes minus loss of the target, per row. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {
@@ -26,8 +26,8 @@ static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, c
         for (int64_t j = 0; j < n_cols; j++) t->panel.w[j * rows + r] = 0;
 }
 
-/* Copies codes and scales of the panel to the rows that lose less with them. by [n, n_cols]: the
- * change of w^. */
+/* Copies codes, scale and zero point from the panel to each row whose loss becomes lower. by [n,
+ * n_cols]: changes of w^. */
 static void rescale_take_better(osh_refine_tile *t, int64_t g, int64_t n_cols, float *by,
                                 const double *was)
 {
@@ -61,7 +61,7 @@ void osh_tile_rescale(osh_refine_tile *t)
         const int32_t *order = t->f->order + first;
         osh_search s = {
             .rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
-        float *step = t->next; // [n, n_cols]: steps to the target, later changes of w^
+        float *step = t->next; // [n, n_cols]: w^ minus target; later the changes of w^
         if (!t->f->ok[g]) continue;
         osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I},
                     (osh_mat){inverse, n_cols}, (osh_mnk){t->n, n_cols, n_cols});

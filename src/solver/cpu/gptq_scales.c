@@ -1,5 +1,5 @@
-/* gptq_scales.c - searches the scales of a weight, in tiles of rows. Each group of a tile is
- * transposed first (panel.h).
+/* gptq_scales.c - searches the scales and zero points of a weight, in tiles of rows. Each group of
+ * a tile is first transposed (panel.h).
  *
  * The loss of a scale is the sum over the row_block rows that share it. A tile has whole blocks of
  * row_block rows. If all rows share scales (row_block >= O), the losses of the tiles are added in
@@ -11,13 +11,15 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // `rows` of a tile; `across`: number of groups of a row
-    bool all;             // all rows share one row of scales
+    int64_t rows, across; // rows: capacity of a tile; across: number of groups of a row
+    bool all;             // true: all rows share one row of scales
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // own, if `all`: [tiles, across] range of each group; then the first
-                          // [across] get the minimum and the maximum over all tiles
-    double *sums;         // own, if `all`: [tiles, across, candidates] losses
-    int pass;             // if `all`: pass 0 finds ranges, pass 1 tries candidates
+    float *lo, *hi;       // own, if `all`: [tiles, across] range of each group; after pass 0 the
+                          // first `across` elements are the minimum and the maximum over all tiles
+    double *sums;         // own, if `all`: [tiles, across, candidates] loss with each candidate
+                          // scale
+    int pass;             // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate
+                          // scales
 } scales_job;
 
 static int64_t scales_tile_rows(int64_t row_block, int64_t O)
@@ -26,8 +28,8 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
                                           : ROWS;
 }
 
-/* Returns the floats that a thread needs: a transposed group, ranges and results of its rows, and a
- * row of the weight. */
+/* Returns the floats that a thread needs: a transposed group, the range, scale and zero point of
+ * each row, and a row of the weight. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;
@@ -60,7 +62,8 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Computes the scale and zero point of the candidate with the least sum of losses. */
+/* Computes the scale and zero point of the candidate with the smallest loss. sums
+ * [OSH_SCALE_CANDIDATES]: loss of each candidate, summed over the rows. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)
 {
@@ -101,8 +104,8 @@ static void scales_search_group(const scales_job *j, osh_search *s, float *room,
     scales_put(a, at, *scale, *zero);
 }
 
-/* Computes what a tile adds to the scale of group g, which all rows share: its range, or its sums
- * of losses. */
+/* Computes the contribution of a tile to the scale of group g, which all rows share. Pass 0: the
+ * range of the tile's weights. Pass 1: the losses of the candidates in the tile. */
 static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
                                int64_t n, int64_t g)
 {

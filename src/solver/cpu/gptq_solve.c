@@ -7,9 +7,9 @@
  *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
  *
  * A panel of 2,048 columns is 512 KiB and stays in a core's second-level cache. Panels have 32 rows
- * if the threads can then share the rows more evenly: 576 rows are 9 panels of 64, 5 for one of two
- * threads and 4 for the other, or 18 of 32. The result depends only on how columns are cut into
- * blocks, not on other rows or on threads. */
+ * if the threads can then share the rows more evenly: 576 rows are 9 panels of 64, so one of two
+ * threads does 5 and the other 4; as 18 panels of 32, each thread does 9. The result depends only
+ * on how columns are cut into blocks, not on other rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -21,7 +21,7 @@
 /* SLAB: columns of an update; LINES: rows that are transposed at once. */
 enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
-typedef struct tiling { // how the rows are cut into tiles
+typedef struct tiling { // division of the rows into tiles
     int panels;   // panels of a tile
     int64_t rows; // rows of a panel
 } tiling;
@@ -41,7 +41,7 @@ typedef struct solve_job {
     solve_worker *workers;
     int32_t *at; // own: [I] position in solving order of each column
     tiling by;
-    int64_t step; // distance between two rows that are solved
+    int64_t step; // only rows 0, step, 2 step, ... are solved
 } solve_job;
 
 typedef struct rows { // n rows of the weight, from `row` on, `step` rows apart, in a panel
@@ -84,7 +84,8 @@ static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *w
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Sets `zeros` to not 0 for the weights of the block that are 0 in the file. */
+/* Sets `zeros` to 1 for the weights of the block that are 0 in the source, and to 0 for all
+ * others. */
 static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
                              int64_t i1, int64_t cols)
 {
@@ -98,8 +99,8 @@ static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, con
     }
 }
 
-/* Solves the block's columns of a panel. Stores codes, losses and, if the caller wants them,
- * dequantized weights. */
+/* Solves the block's columns of a panel. Stores codes and losses, and dequantized weights if a->dq
+ * is set. */
 static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1,
                               int64_t cols)
 {
@@ -115,8 +116,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads a panel. With `nearest` the loop works on the weights minus their values rounded to nearest
- * (solver/gptq_solve.c). */
+/* Loads a panel. With a->nearest the column loop works on the errors of rounding to nearest instead
+ * of the weights (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -158,7 +159,8 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // a chunk with 28,672 columns takes seconds
+        OSH_TRY(osh_check_interrupt(cx)); // checked for each block: a chunk with 28,672 columns
+                                          // takes seconds
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
     }
@@ -171,13 +173,14 @@ done:
     return rc;
 }
 
-/* Ways to cut rows into tiles, with their relative time for a row. */
+/* Possible divisions of rows into tiles. cost: relative time per row. */
 static const struct {
     tiling by;
     int64_t cost;
 } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}};
 
-/* Returns the index, at least `from`, of the way that needs the least time for n rows. */
+/* Returns the index in kinds[], at least `from`, of the division that needs the least time for n
+ * rows. */
 static int solve_kind_of(int64_t n, int n_threads, int from)
 {
     int best = from;
@@ -195,8 +198,8 @@ static int solve_kind_of_all(int64_t O, int n_threads)
     return solve_kind_of(O, n_threads, O < 1024);
 }
 
-/* Returns the floats of a worker without its tile: errors and scales of each panel, and scratch
- * that the panels share. */
+/* Returns the size of solve_worker.floats: errors and scales of each panel, and scratch that the
+ * panels share. */
 static int64_t solve_block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
 {
     int64_t block = osh_min64(block_size, I);
@@ -245,7 +248,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind); // needs no more scratch
+    // does not need more scratch than the division for all rows
+    if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);
     for (int64_t i = 0; i < a->I; i++) j.at[a->perm ? a->perm[i] : i] = (int32_t)i;

@@ -53,7 +53,8 @@ OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, cons
     v8_on_grid(q, &p->grid);
 }
 
-/* Quantizes 8 rows of one column: stores q and ne, and w becomes dq. */
+/* Quantizes 8 rows of one column: stores the codes q and the negated errors ne, and overwrites w
+ * with the dequantized weights. */
 OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, float diag)
 {
     osh_v8f w, s, zp, q, d;
@@ -78,8 +79,8 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* Columns [j, j + n) of 8 rows add the errors of columns [first, end). n is a constant at each
- * call, so that n sums stay in registers. */
+/* Adds the errors of columns [first, end) to columns [j, j + n), for 8 rows. n is a constant at
+ * each call, so that the compiler keeps n sums in registers. */
 OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first,
                          int64_t end)
 {
@@ -98,7 +99,7 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* `wide` columns from j on add the errors of the columns before j, at_once columns at the same
+/* Adds the errors of the columns before j to columns [j, j + wide), at_once columns at the same
  * time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
@@ -199,16 +200,16 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 
 /* ---- transposes ---- */
 
-/* t = the transposed 8 x 8 elements. */
+/* t = transposed 8 x 8 elements of `from`, whose rows are ldf elements apart. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
     for (int i = 0; i < 8; i++) v8_load(&r[i], from + i * ldf);
-    for (int i = 0; i < 8; i += 2) { // exchanges pairs of rows
+    for (int i = 0; i < 8; i += 2) { // interleaves rows i and i + 1
         t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
         t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
     }
-    for (int i = 0; i < 8; i += 4) // exchanges groups of four rows
+    for (int i = 0; i < 8; i += 4) // interleaves pairs of elements of four rows
         for (int h = 0; h < 2; h++) {
             r[i + 2 * h] =
                 __builtin_shufflevector(t[i + h], t[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
@@ -280,8 +281,7 @@ void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n
     else bytes_body(to, q, n);
 }
 
-/* Transposes 16 columns of 16 rows: in each of four steps, elements 8 rows apart become
- * neighbours. */
+/* Transposes 16 x 16 bytes in four steps. Each step interleaves rows i and i + 8, for i < 8. */
 static void panel_turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
 {
     osh_v16b r[16], t[16];
@@ -365,7 +365,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* Rounds s >= 0 to a scale that the rule can store. Does the same as osh_scale_of. */
+/* Rounds s >= 0 to a scale that the rule can store, with the result of osh_scale_of. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();
@@ -394,8 +394,8 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* Computes s, the scale of a candidate, and zero [OSH_SCALE_ZEROS], its zero points. Does the same
- * as osh_scale_of. */
+/* Computes the scale s and the clamped zero points zero [OSH_SCALE_ZEROS] of the candidates with
+ * one share of the range, for 8 rows. The scale is that of osh_scale_of. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {

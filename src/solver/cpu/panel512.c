@@ -82,15 +82,15 @@ WIDE_FN __m512 value_512(__m512 q, __m512 s, __m512 zp, bool bf16)
 }
 
 typedef struct column { // a column of the strip
-    int64_t at, scale_at; // index of its first row in w; in scale
-    const float *u;       // view: its column of U in the strip; element k belongs to column k of
-                          // the strip
-    int before;           // columns of the strip that are already quantized
+    int64_t at, scale_at; // index of the column's first row in w, and in scale
+    const float *u;       // view: the column's elements of U in p->strip, one for each earlier
+                          // column of the strip
+    int before;           // number of columns of the strip before this column; they are quantized
     bool bf16;
 } column;
 
-/* Adds the errors to 16 rows of a column, from r on: w - e_0 u_0 - e_1 u_1 ... Then quantizes them
- * like quantize_8 of panel.c. */
+/* Adds the errors of the earlier columns of the strip to rows [r, r + 16) of a column: w - e_0 u_0
+ * - e_1 u_1 ... Then quantizes these rows like quantize_8 of panel.c. */
 WIDE_FN void column_16(const osh_panel *p, const column *c, int64_t r)
 {
     int64_t at = c->at + r;
@@ -154,7 +154,7 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* Updates n columns of `vecs` vectors. Both are constants at each call. */
+/* w += ut ne for n columns of `vecs` vectors each. n and vecs are constants at each call. */
 WIDE_FN void update_columns(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];

@@ -9,15 +9,14 @@ bool osh_panel512_takes(int64_t rows);
 /* True if osh_panel512_solve supports the panel: the CPU has AVX-512, the grid has whole numbers,
  * and dtype is F32 or BF16. */
 bool osh_panel512_solves(const osh_panel *p);
-/* STRIP columns from j on add the errors of the columns before j and are quantized, in the order
- * and with the rounding of panel.c: the same bytes. scale_col [STRIP]: scale columns of these
- * columns. */
+/* Adds the errors of the columns before j to columns [j, j + STRIP) and quantizes these columns.
+ * The bytes are equal to those of panel.c. scale_col [STRIP]: scale column of each column. */
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col);
-/* Does the same as osh_panel_rest. Requires osh_panel512_solves. */
+/* Does the work of osh_panel_rest. Requires osh_panel512_solves. */
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
-/* Does the same as osh_panel_bytes for whole numbers. Requires osh_panel512_takes(n). */
+/* Does the work of osh_panel_bytes for integer codes. Requires osh_panel512_takes(n). */
 void osh_panel512_bytes(int8_t *to, const float *q, int64_t n);
-/* Does the same as osh_panel_update: adds to each element one chain of fused multiply-adds over
- * k. */
+/* Does the work of osh_panel_update. Each element of w gets the sum of one chain of fused
+ * multiply-adds over k. */
 void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 #endif

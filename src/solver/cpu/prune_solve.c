@@ -23,7 +23,7 @@ typedef struct prune_job {
     int64_t i1, cols, room; // i1, cols: first column and columns of the block; room: floats of a
                             // panel
     float most;    // weights with at most this cost become 0
-    bool more;     // true: more weights become 0 than were 0
+    bool more;     // true: the block needs more zeros than the kept ones
 } prune_job;
 
 static int64_t prune_tile_end(const prune_job *j, int64_t tile)
@@ -90,8 +90,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // number of columns that are cheaper, or as cheap and further
-                                  // left
+            osh_v8i before = {0}; // number of columns that are cheaper than column k, or equally
+                                  // cheap and before column k
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;
@@ -104,7 +104,7 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     }
 }
 
-/* Loads the costs of n rows of the block into a panel. For pruning without an n:m pattern. */
+/* Loads the costs of n rows of the block into a panel. Used without an n:m pattern. */
 static void prune_load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < j->cols; i++)
@@ -124,8 +124,8 @@ static void prune_load_panel(const prune_job *j, float *w, int64_t row, int64_t 
         for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = 0;
 }
 
-/* Sets column i to 0 in the rows whose costs are low enough. Replaces costs by negated errors, or
- * by 0 in other rows. */
+/* Sets column i to 0 in the rows whose cost is at most j->most. Replaces the costs of these rows by
+ * negated errors, and the costs of other rows by 0. */
 OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n,
                           int64_t i)
 {
@@ -154,7 +154,7 @@ OSH_VEC_FN void prune_solve_body(const prune_job *j, float *w, float *ne, int64_
         drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        // Half of the rows at a time, so that their errors stay in registers.
+        // One half of the rows at a time, so that the errors fit into registers.
         for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) {
             osh_v8f e[HALF_VECTORS], x;
             for (int v = 0; v < HALF_VECTORS; v++)

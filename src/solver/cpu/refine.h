@@ -1,4 +1,5 @@
-/* refine.h - declares a tile of rows and the steps of gptq_refine.h on it. */
+/* refine.h - declares osh_refine_tile, some rows of a weight, and the steps of gptq_refine.h on a
+ * tile. */
 #ifndef OSH_CPU_REFINE_H
 #define OSH_CPU_REFINE_H
 #include "solver/cpu/panel.h"
@@ -15,20 +16,22 @@ typedef struct osh_refine_tile {
     const osh_group_factors *f;
     int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: scales of a row
     int64_t rows;            // capacity in rows, a multiple of OSH_PANEL_STEP
-    bool keeps_scales;       // scales are shared with other tiles and are not stored
+    bool keeps_scales;       // true: other tiles use the same scales, so this tile does not store
+                             // them
     float *q, *d, *g;        // [n, I]: values on the grid; w^ - w; (w^ - w) H
-    float *next;             // [n, I]: scratch, later g of the step's proposal
+    float *next;             // [n, I]: scratch of a step; after the step (w^ - w) H of the new
+                             // values
     float *scale, *zero;     // [n, groups]
     float *line;             // not used
-    double *loss;            // [n] loss of the codes that were kept last
-    osh_panel panel;         // for osh_tile_rescale: a group
+    double *loss;            // [n] loss of each row with the codes that were kept last
+    osh_panel panel;         // columns of one group, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
-    int32_t *zeros;          // [group] zeros, which are the scale columns of a panel with one scale
-    double *fit;             // [rows, window (window + 1)] A and b of each row
+    int32_t *zeros;          // [group] all 0: scale column of each column of `panel`
+    double *fit;             // [rows, window (window + 1)] A and b of each row for osh_fit_solve
     osh_change *changes;     // [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
-    bool *settled, *moved;   // [n]: settled: no code changed in the last sweep; moved: one changed
-                             // in this sweep
+    bool *settled, *moved;   // [n]: settled: the previous sweep changed no code of the row; moved:
+                             // the current sweep changed a code
 } osh_refine_tile;
 
 void osh_tile_pull(osh_refine_tile *t, float *g); // computes d from q, then g [n, I] from d

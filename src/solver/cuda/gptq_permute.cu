@@ -1,13 +1,13 @@
-/* gptq_permute.cu - makes a Hessian symmetric and brings it into solving order, in place, and reads
- * its diagonal.
+/* gptq_permute.cu - makes a Hessian symmetric, permutes its rows and columns into solving order, in
+ * place, and reads its diagonal.
  *
  *   lower triangle given     upper one in the new order     mirrored
  *   | a . . |                | a b c |                      | a b c |
  *   | b d . |       ->       | . d e |              ->      | b d e |
  *   | c e f |                | . . f |                      | c e f |
  *
- * The upper triangle becomes H'[i][j] = H[perm i][perm j], which is read below the diagonal: so a
- * kernel never reads an element that it writes. The diagonal is copied through a scratch row. */
+ * The upper triangle becomes H'[i][j] = H[perm i][perm j]. The kernel reads only below the diagonal
+ * and writes only above the diagonal. The diagonal is copied through a scratch row. */
 #include "ops/cuda/op.cuh"
 #include "solver/cuda/solver.h"
 
@@ -34,8 +34,8 @@ static __global__ void permute_scatter_diag(float *h, const float *diag, int64_t
     if (i < n) h[i * (n + 1)] = diag[i];
 }
 
-/* Writes the elements above the diagonal, in the order of perm, from those below it. A block writes
- * a part of row i. */
+/* Writes the elements above the diagonal, permuted by perm, from the elements below the diagonal. A
+ * block writes a part of row i. */
 static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * THREADS + threadIdx.x;
@@ -44,8 +44,8 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Copies the elements of one side of the diagonal to the other, tile by tile. down: lower = upper;
- * else upper = lower. */
+/* Copies the elements of one triangle to the other, tile by tile. down true: lower = upper; false:
+ * upper = lower. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Allocates n floats or ints on the device. `from` has their values on the host; NULL: they are not
- * set. */
+/* Allocates n floats or ints on the device. `from`: their values, in host memory; NULL: the values
+ * are not set. */
 static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
                                   int64_t n)
 {

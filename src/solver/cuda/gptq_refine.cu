@@ -1,10 +1,10 @@
-/* gptq_refine.cu - does the steps after the column loop on the device, over tiles of rows like
- * solver/cpu/gptq_refine.c.
+/* gptq_refine.cu - improves codes and scales after GPTQ's column loop on a GPU, in tiles of rows
+ * like solver/cpu/gptq_refine.c.
  *
- * A step works on `next`, a copy of G. Then G is computed anew, which gives the losses of the
- * step's proposal. The proposal is kept row by row, or band by band (a band: rows that share
- * scales). The size of a tile depends only on the weight's shape, so the products have fixed
- * shapes. */
+ * A step changes `next`, a copy of G = (w^ - w) H, and proposes codes and scales. Then G is
+ * computed anew for the proposal, which gives the new losses. Each row, or band of rows that share
+ * scales, keeps the proposal if its loss did not rise. The size of a tile depends only on the
+ * weight's shape, so the matrix products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -18,7 +18,8 @@ static unsigned refine_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREAD
 
 /* ---- kernels; blockIdx.y is the row ---- */
 
-/* Sets the proposal (q, scale and zero) to the kept values. */
+/* Sets the proposal (q, scale and zero) to the codes, scales and zero points that were kept
+ * last. */
 static __global__ void refine_open_codes(osh_cu_tile t)
 {
     int64_t c = refine_column(), r = blockIdx.y;
@@ -28,7 +29,7 @@ static __global__ void refine_open_codes(osh_cu_tile t)
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w. With `nothing` w^ is 0. */
+/* d = w^ - w. If `nothing` is true, w^ is 0. */
 template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
     int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
@@ -39,7 +40,7 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* now = the sum of d g of each row. A block computes a row. */
+/* t.now [n] = the sum of d g over each row: the loss. A block computes a row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -54,7 +55,7 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the proposal for the band of row r does not lose more than the kept values. */
+/* True if the proposal for the band of row r has at most the loss of the kept values. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -63,7 +64,7 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-/* Keeps the proposal of a band if it is better. If not, restores q, scale and zero. */
+/* Keeps the proposal of a band if is_better. If not, restores q, scale and zero. */
 static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
     int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
@@ -76,7 +77,8 @@ static __global__ void refine_settle(osh_cu_tile t, int64_t band)
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* loss = now in bands whose proposal was kept. Runs after refine_settle, which needs both. */
+/* Copies now to loss in bands whose proposal was kept. Runs after refine_settle, because
+ * refine_settle reads both arrays. */
 static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
     int64_t first = refine_column() * band, end = first + band < t.n ? first + band : t.n;
@@ -92,9 +94,9 @@ typedef struct refiner {
     osh_cu_tile t;
     char *base;          // own: block of the arena
     int64_t rows;
-    float *scales;       // own: [2, rows, groups] scales and zero points of a tile
+    float *scales;       // own: [2, rows, groups] scales and zero points of a tile, on the host
     double *figures;     // own: [rows] losses on the host
-    bool wants_all;      // the loss of w^ = 0 is not yet computed
+    bool wants_all;      // true: the loss with all weights 0 is requested and not yet computed
 } refiner;
 
 static osh_status refiner_put(osh_ctx *cx, const refiner *s, void *to, const void *from,
@@ -120,7 +122,7 @@ done:
     return rc;
 }
 
-/* now [n] = the sum of d g of each row. All sums are also added to *sum, unless it is NULL. */
+/* now [n] = the sum of d g over each row. If `sum` is not NULL, adds all these sums to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -136,7 +138,8 @@ done:
     return rc;
 }
 
-/* Loads codes and scales of the tile from row `row` on, and computes its G and losses. */
+/* Loads codes and scales of the tile that begins at `row`. Computes G and the losses of the
+ * tile. */
 static osh_status refiner_open_tile(osh_ctx *cx, refiner *s, int64_t row)
 {
     osh_status rc = OSH_OK;
@@ -163,7 +166,7 @@ done:
     return rc;
 }
 
-/* Copies codes and scales of the tile to the arguments. */
+/* Copies codes and scales of the tile to the arrays of the arguments. */
 static osh_status refiner_close_tile(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -208,7 +211,7 @@ done:
     return rc;
 }
 
-/* Adds the losses of the tile's kept values to *sum. */
+/* Adds the losses of the tile with the kept values to *sum. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
@@ -218,7 +221,7 @@ done:
     return rc;
 }
 
-/* Adds the tile's loss of w^ = 0 to *a->all. Overwrites d, next and now. */
+/* Adds the loss of the tile with all weights 0 to *a->all. Overwrites d, next and now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -255,8 +258,8 @@ done:
     return rc;
 }
 
-/* Fits the scales that the rows of several tiles share: adds up A and b of all tiles, solves, and
- * restores the scales if the loss rises. */
+/* Step k: fits the scale that the rows of several tiles share. Adds up A and b of all tiles and
+ * solves for the scale. Restores the old scale if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -282,7 +285,7 @@ done:
     return rc;
 }
 
-/* Copies the diagonal block of H of each group to the host: [I, group]. */
+/* Copies the diagonal block of H of each group to `to` [I, group] on the host. */
 static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* gptq_refine.cuh - declares a tile of rows and the steps of solver/gptq_refine.h on it, on the
- * device. */
+/* gptq_refine.cuh - declares osh_cu_tile, some rows of a weight on a GPU, and the steps of
+ * solver/gptq_refine.h on a tile. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
@@ -7,7 +7,7 @@ extern "C" {
 #include "solver/gptq_refine.h"
 }
 
-/* Returns the same as osh_scale_round, on the device. */
+/* Returns the result of osh_scale_round, on the device. */
 template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r, float s)
 {
     if (!(s > 0)) return 0;
@@ -28,12 +28,12 @@ typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on
     int64_t O, I, group, row_block, across; // across: groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    float *scale, *zero;   // [rows of scales, across]; zero is NULL if symmetric
+    float *scale, *zero;   // [scale rows, across]; zero is NULL if symmetric
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
 typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are on the device
-    // group: columns of a scale; groups: scales of a row
+    /* group: columns that share a scale; groups: number of scales of a row */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
@@ -41,14 +41,15 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
     const bool *dead;       // [I]; NULL: no dead columns
     const float *h;         // [I, I]
     const float *values;    // [256] value of each code
-    // [n, I] proposed values of the grid; w^ - w; (w^ - w) H kept; the same proposed
+    /* [n, I]: q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the kept values; next:
+     * (w^ - w) H of the proposed values */
     float *q, *d, *g, *next;
-    float *scale, *zero;    // [n, groups] of the proposal
-    float *kept_scale, *kept_zero; // [n, groups] that were kept
-    int8_t *codes;          // [n, I] that were kept
+    float *scale, *zero;    // [n, groups] proposed scales and zero points
+    float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points
+    int8_t *codes;          // [n, I] kept codes
     double *loss, *now;     // [n] losses of the kept values and of the proposal
-    double *fit;            // [window (window + 1), n] A and b of each row; rescale uses it as
-                            // scratch
+    double *fit;            // [window (window + 1), n] A and b of each row; osh_cuda_rescale uses
+                            // `fit` as scratch
     float *room;            // scratch of osh_cuda_rescale
     float *turned, *err;    // turned: [group or block, n] scratch; err: [n, group or block] changes
                             // of w^
@@ -58,15 +59,15 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
 osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Writes A and b of groups [g0, g0 + n) to fit. The sums of `band` rows are in the first of them.
- * Overwrites d and next. */
+/* Writes A and b of groups [g0, g0 + n) to t->fit. The sums over each band of `band` rows are in
+ * the band's first row. Overwrites d and next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Computes d, then g = d H. */
+/* Computes d = w^ - w, then g [n, I] = d H. */
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g);
-typedef struct osh_cuda_rows_args { // y [n, n_cols] = x [n, n_rows] m [n_rows, n_cols], or += if
-                                    // `add`
+typedef struct osh_cuda_rows_args { // arguments of y [n, n_cols] = x [n, n_rows] m [n_rows,
+                                    // n_cols]; add: y += x m
     float *y;
     int64_t ldy;
     const float *x;

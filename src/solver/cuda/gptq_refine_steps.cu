@@ -1,5 +1,6 @@
-/* gptq_refine_steps.cu - does the steps on a tile of rows. One thread per row finds the changes of
- * a group or block of columns; a product adds them to G. */
+/* gptq_refine_steps.cu - does the steps of gptq_refine.h on a tile of rows. One thread per row
+ * computes the changes of a group or block of columns. A matrix product adds the changes to G = (w^
+ * - w) H. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -23,11 +24,11 @@ typedef struct group { // the current group
     const int32_t *order; // [n_cols] column at each position of the solving order
     const float *u;       // [n_cols, n_cols]
     float *scale, *zero;  // [n] result of the search
-    double *was;          // [n] losses of the present codes above the target's
+    double *was;          // [n] loss of the current codes minus loss of the target
 } group;
 
-/* Sets `turned` to the target of the columns, in solving order. `err` has the steps to the
- * target. */
+/* Sets t.turned to the target of the group's columns (gptq_rescale.c), in solving order. t.err [n,
+ * n_cols]: w^ minus target. */
 template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
     int64_t r = steps_row(), n = t.n_cols;
@@ -44,9 +45,9 @@ template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
     k.was[r] = was;
 }
 
-/* Runs the column loop in the group; `turned` becomes the negated errors. Rows that lose less get
- * the new codes, scale and zero point. err [n, n_cols] = the changes of w^. codes [n_cols, n]:
- * scratch. */
+/* Runs the column loop in the group and overwrites t.turned with the negated errors. A row whose
+ * loss becomes lower gets the new codes, scale and zero point. t.err [n, n_cols] = the changes of
+ * w^. codes [n_cols, n]: scratch. */
 template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
     int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
@@ -76,7 +77,7 @@ template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, 
     if (better) t.scale[at] = s, t.zero[at] = z;
 }
 
-/* cost [n] = 1 / the diagonal of `inverse`, in solving order. */
+/* cost [n] = 1 / diagonal of `inverse` [n, n], in solving order. */
 static __global__ void rescale_costs(float *cost, const float *inverse, const int32_t *order,
                                      int64_t n)
 {
@@ -131,8 +132,8 @@ done:
 
 /* ---- descend ---- */
 
-/* Visits columns [first, first + wide) of a row one after the other. err [n, wide] = the changes of
- * w^. */
+/* Visits columns [first, first + wide) of each row in order and changes a code if that lowers the
+ * loss. t.err [n, wide] = the changes of w^. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
@@ -189,8 +190,8 @@ static __global__ void fit_centre(osh_cu_tile t)
     if (c < t.I) t.d[r * t.I + c] = __fsub_rn(t.q[r * t.I + c], t.zero[r * t.groups + c / t.group]);
 }
 
-/* Computes row g of A and b_g. A thread computes one row of the tile and one column k <= g of A.
- * next [n, width] contains the c of group g times H. */
+/* Computes row g of A, and b_g, for all rows of the tile. A thread computes one element A[g, k], k
+ * <= g, of one row of the tile. t.next [n, width]: c of group g times H (gptq_fit_scales.c). */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
@@ -206,7 +207,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Adds up element blockIdx.y of A and b over a band. The sum is stored in the band's first row. */
+/* Adds up element blockIdx.y of A and b over the rows of a band. Stores the sum in the band's first
+ * row. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
@@ -216,7 +218,7 @@ static __global__ void fit_join(osh_cu_tile t, int64_t band)
     x[first] = sum;
 }
 
-/* Solves for the scales of a band. */
+/* Solves for the scales of a band: rows that share scales. */
 template <class T>
 static __global__ void fit_solve_band(osh_cu_tile t, int64_t g0, int64_t n, int64_t band)
 {

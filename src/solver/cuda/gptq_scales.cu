@@ -1,5 +1,6 @@
-/* gptq_scales.cu - searches scales on the device. A block has the weights of one scale and a thread
- * has one candidate, so no sum crosses threads. The weights are read through shared memory. */
+/* gptq_scales.cu - searches scales on a GPU. A thread block searches one scale, and each of its
+ * threads computes the loss of one candidate, so no sum crosses threads. The weights are read
+ * through shared memory. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -33,7 +34,7 @@ __device__ static float group_weight(const osh_cu_search &a, int64_t unit, int64
     return osh_cu_load(static_cast<const S *>(a.w)[row * a.row_step + col * a.col_step]);
 }
 
-/* *lo, *hi = the smallest and the largest of the block's n weights and 0, in all threads. */
+/* *lo, *hi = the smallest and the largest of 0 and the n weights of the block, in all threads. */
 template <class S>
 __device__ static void find_group_range(const osh_cu_search &a, int64_t unit, int64_t n,
                                         int64_t n_cols, float *lo, float *hi)

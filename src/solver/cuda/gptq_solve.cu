@@ -12,7 +12,7 @@
  * and with its roundings (no fused multiply-add). Then it quantizes column after column.
  *
  * The product is F32, or TF32 on tensor cores with three times the sums. TF32 has 11 significant
- * bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is as small as that, the product
+ * bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is also that small, the product
  * of two f32 is
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
@@ -22,21 +22,23 @@
  * more for each of the 128 errors of a row, 0.4 ns at that rate: it pays if `rest` is above about
  * 130. U is split for each block, 16 bytes per element, once for all rows.
  *
- * Only the product rounds differently from the reference's loop. With one thread per row all lanes
- * work in the long chain of a quantization (two divisions, three roundings). If lanes shared a row,
- * they would wait for one of them.
+ * Only the product rounds differently from the reference's loop. A quantization is a long chain of
+ * operations (two divisions, three roundings). With one thread per row all lanes work in this
+ * chain. If several lanes shared a row, all but one would wait.
  *
- * One call solves all weights of one input, so that small weights need no kernel of their own. It
- * also solves weights of several inputs of one width that have equally many rows: the down
- * projections of experts. A panel is P rows of one weight; the last panel of a weight has fewer. A
- * table gives the weight and U of each panel. P depends only on I, and the product is a batch of
- * panels with the algorithm for one panel. So the codes of a row do not depend on other rows or on
- * the number of panels in a tile, which depends on the free bytes of the arena. */
+ * One call solves all weights that read one input, so that small weights need no kernel launch of
+ * their own. One call can also solve weights with different inputs of one width, if all inputs have
+ * equally many rows of weights: the down projections of experts. A panel is P rows of one weight;
+ * the last panel of a weight has fewer. A table gives the weight and U of each panel. P depends
+ * only on I, and the product is a batch of panels with the algorithm for one panel. So the codes of
+ * a row do not depend on other rows or on the number of panels in a tile, which depends on the free
+ * bytes of the arena. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>
 
-enum { WIDE = 32, DEEP = 128 }; // WIDE: columns in registers; DEEP: rows of U in shared memory
+enum { WIDE = 32, DEEP = 128 }; // WIDE: number of columns in registers; DEEP: number of rows of U
+                                // in shared memory
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -46,16 +48,16 @@ __device__ static float nearest_tf32(float x)
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* to [n, WIDE] = U from the element u on, and zero for columns beyond `wide`. All threads of the
- * block call it. */
+/* to [n, WIDE] = n rows of U from element `u` on; columns from `wide` on become 0. All threads of a
+ * block call this function. */
 __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
     for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // views: a row of the weight from some column on; columns are P
-                             // elements apart
+typedef struct row_columns { // views: a row of the weight, its errors and split errors, from some
+                             // column on; columns are P elements apart
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
@@ -78,8 +80,8 @@ __device__ static void solve_load_values(row_values *x, const row_columns &r, co
     }
 }
 
-/* Quantizes WIDE columns of the block one after the other and adds to *loss. u: block of U on the
- * diagonal. */
+/* Quantizes `wide` columns of a row in order and adds their losses to *loss. u: diagonal block of U
+ * for these columns. */
 template <class T>
 __device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
                                      const osh_grid &grid, int wide, double *loss)
@@ -105,7 +107,8 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
     }
 }
 
-/* Solves one block of columns: w becomes the codes and err the errors. Adds to loss. */
+/* Solves one block of columns: overwrites w with the codes and writes the errors to err. Adds to
+ * t.loss. */
 template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
@@ -139,21 +142,21 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // now the corner is loaded
+        __syncthreads(); // all threads have stored their part of `corner`
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
         __syncthreads(); // all threads have read corner and strip
     }
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Returns the index in the tile of the first panel of its k-th input. */
+/* Returns the index, in the tile, of the first panel of the tile's k-th input. */
 __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
 {
     return k ? k * t.run - t.skip : 0;
 }
 
-/* Sets `to` [inputs of the tile, 3 n, ld] to hi, lo and hi of U[first, rest], and to zero beyond
- * the last column. */
+/* Sets `to` [inputs of the tile, 3 n, ld] to hi, lo and hi of U[block, rest]. Columns after the
+ * last column of U become 0. */
 static __global__ void solve_split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
@@ -174,9 +177,9 @@ typedef struct solver {
     char *base;       // own: block of the arena
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
-    int *job_of;      // own: [g.n_panels] job of each panel
-    int n_inputs;     // inputs listed so far
-    double *figures;  // own: [3, rows of a tile] losses and squares
+    int *job_of;      // own: [g.n_panels] index of the job of each panel
+    int n_inputs;     // number of inputs whose column lists are on the device
+    double *figures;  // own: [3, rows of a tile] losses and squares, on the host
 } solver;
 
 template <class X> static X *solver_array(const solver *s, int which)
@@ -190,8 +193,8 @@ static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Lists the position of each column of job k's input. A job with the same input as the previous job
- * uses its list. */
+/* Copies the position in solving order of each column of job k's input to the device. A job with
+ * the same input as the previous job uses the list of the previous job. */
 static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -211,8 +214,8 @@ done:
     return rc;
 }
 
-/* Copies scales, zero points and column lists of job k to the device, and appends its panels.
- * *scales and *n_panels have the counts of the previous jobs. */
+/* Copies scales, zero points and column lists of job k to the device, and appends the panels of the
+ * job. *scales, *n_panels: numbers of scales and panels so far. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
@@ -283,15 +286,15 @@ done:
     return rc;
 }
 
-/* n panels of a tile, `step` panels apart. u: U of the first panel; those of the others follow at
- * equal distances. */
+/* n panels of a tile, `step` panels apart. u: U of the first panel; U of panel k is at u + k
+ * u_stride. */
 typedef struct panels {
     int64_t first, n, step;
     const float *u;
     int64_t u_ld, u_stride;
 } panels;
 
-/* Adds the errors of a block of columns to the later columns of some panels. */
+/* Adds the errors of a block of columns to the later columns of the panels x. */
 static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
 {
     int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
@@ -303,9 +306,9 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* Adds the errors of a block to the later columns of all n panels of the tile. A batch has the
- * panels of one input. If the tile has more inputs than panels per input, a batch has one panel of
- * each input. */
+/* Adds the errors of a block to the later columns of all n panels of the tile. A batched product
+ * has the panels of one input. If the tile has more inputs than panels per input, a batch has one
+ * panel of each input. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -349,14 +352,14 @@ done:
     return rc;
 }
 
-/* Copies codes, losses and squares of a tile to the host. `first` is the index of its first panel
+/* Copies codes, losses and squares of a tile to the host. `first`: index of the tile's first panel
  * among all panels. */
 static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first,
                                   int64_t n)
 {
     osh_status rc = OSH_OK;
     double *loss = s->figures, *squares = loss + n * t.P;
-    // All packed rows, one after the other.
+    // Packed rows of all panels, one after the other.
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
@@ -395,7 +398,7 @@ static osh_status solver_close_tile(osh_ctx *cx, const solver *s, const tile &t,
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
-    // Codes have at most 8 bits.
+    // A word has at least 4 codes, because codes have at most 8 bits.
     dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n);
     cudaStream_t stream = osh_cuda_stream(s->d);
 

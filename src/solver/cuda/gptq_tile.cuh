@@ -1,5 +1,6 @@
-/* gptq_tile.cuh - the tile of gptq_solve.cu: its panels of rows, the quantization of a weight, and
- * the kernels that load rows into a tile and convert them to codes. */
+/* gptq_tile.cuh - the tile of gptq_solve.cu: panels of rows, the quantization of one weight, and
+ * the kernels that load rows into a tile and store the codes. P is the number of rows of a
+ * panel. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
@@ -12,20 +13,21 @@ enum { TURN = 32, STEP = 8 }; // side of a square that TURN x STEP threads trans
 
 typedef osh_gptq_panel panel;
 
-typedef struct tile { // each array has the data of one panel after the other
+typedef struct tile { // the shapes are those of one panel; each array has all panels, one after the
+                      // other
     float *w;            // [I, P]
     float *err;          // [block, P]
-    float *split;        // [3 n, P]: err as hi, hi and lo TF32 values; NULL: the product is F32
-    float *scale, *zero; // [n_cols, P] scales and zero points of each row; n_cols: the most of any
-                         // weight
+    float *split;        // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the product is F32
+    float *scale, *zero; // [n_cols, P] scales and zero points of each row; n_cols: largest number
+                         // of scales per row of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
     int8_t *codes;       // [P, I] in file order
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // run: panels per input; skip: panels of the first input that were in the
-                       // previous tile
-    int64_t first, n;  // columns [first, first + n) are the block
+    int64_t run, skip; // run: panels per input; skip: number of panels of the first input that were
+                       // in the previous tile
+    int64_t first, n;  // current block: columns [first, first + n)
 } tile;
 
 /* ---- codes ---- */
@@ -43,7 +45,7 @@ __device__ static float quantize(float *dq, const osh_grid &g, float w, float s,
 
 /* ---- kernels of a tile ---- */
 
-/* w = rows of the weights as f32, transposed, with columns in solving order. */
+/* w = the rows of all panels as f32, transposed, with columns in solving order. */
 template <class S> static __global__ void load_tile(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -66,7 +68,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* codes = w, transposed back. */
+/* codes = the codes in w, transposed to [P, I] in file order. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -86,8 +88,8 @@ static __global__ void store_codes(tile t)
             codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* Copies scale and zero point of each row and sets its loss to 0. blockIdx.y is a column of the
- * panel's scales. */
+/* Copies scales and zero points to each row of the tile and sets the loss of each row to 0.
+ * blockIdx.y is the scale column. */
 static __global__ void spread_scales(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -99,8 +101,8 @@ static __global__ void spread_scales(tile t)
     if (!c) t.loss[b * t.P + r] = 0;
 }
 
-/* Writes the dequantized weight to `out`, which may be w, and computes squares. A block computes a
- * row. */
+/* Writes the dequantized weight to p.out, which may be p.w, and computes t.squares. A block
+ * computes a row. */
 template <class S, class T> static __global__ void tile_decode_rows(tile t)
 {
     __shared__ double part[2][ROWS];
@@ -131,8 +133,8 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     }
 }
 
-/* Writes the packed rows of all panels, one after the other, over w. Element i of a row is in bits
- * [i b, (i + 1) b) of its words. */
+/* Writes the packed rows of all panels, one after the other, over w. Element i of a row, with b
+ * bits per code, is in bits [i b, (i + 1) b) of the row's words. */
 static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -144,7 +146,7 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // < 0: the low bits are in the previous word
+        int at = (int)(i * bits - 32 * k); // < 0: the low bits of the code are in the previous word
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

@@ -1,5 +1,5 @@
-/* sizes.c - computes the scratch of a solve on a GPU. Every binary has it: a plan for a GPU needs
- * neither GPU nor kernels. */
+/* sizes.c - computes the scratch of a solve on a GPU. This file is in every binary, because a plan
+ * for a GPU needs neither a GPU nor kernels. */
 #include "solver/cuda/sizes.h"
 
 #include "ops/kernel.h"
@@ -9,15 +9,16 @@ size_t osh_gptq_permute_cuda_bytes(int64_t I)
     return 2 * osh_arena_gross((size_t)I * sizeof(float));
 }
 
-enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // rows of a panel; both are multiples of ROWS of
-                                              // gptq_tile.cuh
-enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // most elements of w and most panels of a
-                                                      // tile
-enum { SPLIT_REST = 128 }; // with at least this many later columns the product is TF32
+enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // smallest and largest number of rows of a panel;
+                                              // both are multiples of ROWS of gptq_tile.cuh
+enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // largest number of elements of w, and of
+                                                      // panels, in a tile
+enum { SPLIT_REST = 128 }; // the product after a block is TF32 if at least this many columns follow
+                           // the block
 
-/* Returns the rows of a panel. They depend only on the width of the input, so all products of an
- * input have the same shapes. They are at most a quarter of the rows of a square weight, so that
- * few rows of panels stay empty. */
+/* Returns the number of rows of a panel. The number depends only on the width I of the input, so
+ * all products of an input have the same shapes. For I >= 256 the number is at most I / 4, so that
+ * few rows of panels are empty. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
@@ -27,8 +28,8 @@ int64_t osh_gptq_panel_rows(int64_t I)
 
 /* True if enough columns follow the block for a TF32 product. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
-/* Returns the elements from row to row of the split U: a multiple of 16 bytes, as cuBLASLt needs
- * it. */
+/* Returns the distance, in elements, between two rows of the split U. The distance is a multiple of
+ * 16 bytes, as cuBLASLt requires. */
 int64_t osh_gptq_split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
 
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
@@ -40,8 +41,8 @@ void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
     if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
 }
 
-/* Returns the most inputs that a tile of n_panels panels can have. The first and the last input may
- * be partial. */
+/* Returns the largest number of inputs that a tile of n_panels panels can have. The first and the
+ * last input may be partial. */
 static int64_t solve_tile_inputs(const osh_gptq_group *g, int64_t n_panels)
 {
     if (g->n_inputs <= 1 || n_panels <= 1) return 1;
@@ -49,7 +50,7 @@ static int64_t solve_tile_inputs(const osh_gptq_group *g, int64_t n_panels)
 }
 
 /* Sets at[i] to the offset of each array in one block of the arena, for n_panels panels in a tile.
- * Returns the end of the last. */
+ * Returns the size of the block. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels)
 {
     int64_t P = osh_gptq_panel_rows(g->I), block = osh_min64(g->block_size, g->I);
@@ -57,8 +58,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    bool tf32 = osh_gptq_splits(0, block, g->I); // counted for every GPU, because a plan does not
-                                                 // know which one it is
+    /* SPLIT is counted for every GPU, because a plan does not know the GPU. */
+    bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =
         tf32 ? (size_t)(3 * block * osh_gptq_split_ld(g->I - block)) * sizeof(float) : 0;
@@ -75,7 +76,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the panels of a tile if memory does not limit them. Tiles then have about equal size. */
+/* Returns the number of panels of a tile if memory does not limit this number. Tiles have about
+ * equal size. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
@@ -83,7 +85,7 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
     return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
 }
 
-/* Returns the panels of a tile that fit into `room` bytes, but at least one. */
+/* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];

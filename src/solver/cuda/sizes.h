@@ -1,5 +1,5 @@
-/* sizes.h - the layout of the scratch of the solver's kernels. The kernels share it with sizes.c
- * and refine_sizes.c, which are in every binary. */
+/* sizes.h - the layout of the scratch of the solver's kernels. sizes.c and refine_sizes.c compute
+ * the layout; these two files are in every binary. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
 #ifdef __cplusplus
@@ -8,19 +8,20 @@ extern "C" {
 #include "solver/cuda/solver.h"
 
 /* ---- gptq_solve.cu ---- */
-typedef struct osh_gptq_panel { // rows of one weight; all pointers are views
+typedef struct osh_gptq_panel { // some rows of one weight; all pointers are views of GPU memory
     const void *w; // [n_rows, I] stored dtype
     const float *target; // [n_rows, I] weight to approximate; NULL: w itself
     void *out;     // [n_rows, I] result: dequantized weight, dtype of w; NULL: not computed
-    const float *scale, *zero; // [.., n_cols] of the whole weight; zero is NULL if symmetric
+    const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if
+                               // symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
-    // [I] position of column c in solving order; ~position: the column is dead
+    /* [I] position in solving order of each column; negative (~position): a dead column */
     const int32_t *place;
     const float *u;            // [I, I]
-    int64_t row, n_rows, row_block, n_cols; // first row; rows of the panel; rows that share a
-                                            // scale; scales of a row
-    int64_t n_words; // words of a packed row; 0: codes are bytes, not packed
-    int64_t words;   // words of the packed rows of all earlier panels
+    int64_t row, n_rows, row_block, n_cols; // first row; number of rows of the panel; rows that
+                                            // share a scale; scales of a row
+    int64_t n_words; // number of words of a packed row; 0: codes are bytes, not packed
+    int64_t words;   // number of words of the packed rows of all earlier panels
     osh_grid grid;
 } osh_gptq_panel;
 
@@ -42,16 +43,18 @@ enum { // arrays of a solve in one block of the arena
     OSH_GPTQ_N_ARRAYS
 };
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if the product after the block is TF32 on a GPU for which this pays. */
+/* True if enough columns follow block [first, first + n) for a TF32 product (on a GPU on which TF32
+ * is faster). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
-int64_t osh_gptq_split_ld(int64_t rest); // elements from row to row of the split U
-/* Sets at[i] to the offset of each array, for n_panels panels in a tile. Returns the end of the
- * last. */
+int64_t osh_gptq_split_ld(int64_t rest); // returns the distance, in elements, between two rows of
+                                         // the split U
+/* Sets at[i] to the offset of array i in a block of the arena, for n_panels panels in a tile.
+ * Returns the size of the block. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-/* Returns the panels of a tile that fit into `room` bytes, but at least one. */
+/* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
-/* ---- gptq_scales.cu, gptq_refine.cu: refine_sizes.c ---- */
+/* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
@@ -76,7 +79,7 @@ enum {                        // arrays of a tile
     OSH_REFINE_VALUES,
     OSH_REFINE_N_ARRAYS
 };
-int64_t osh_refine_rows(int64_t O, int64_t row_block); // returns the rows of a tile
+int64_t osh_refine_rows(int64_t O, int64_t row_block); // returns the number of rows of a tile
 size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group,
                           int64_t row_block);
 

@@ -1,5 +1,5 @@
-/* solver.h - the C interface to the solver's functions for a GPU. gpu/gpu.h says what a call waits
- * for and how it fails. */
+/* solver.h - the C interface to the solver's functions for a GPU. gpu/gpu.h describes how these
+ * functions wait for the GPU and how they fail. */
 #ifndef OSH_SOLVER_CUDA_H
 #define OSH_SOLVER_CUDA_H
 #ifdef __cplusplus
@@ -11,35 +11,35 @@ extern "C" {
 
 /* Runs the column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights
  * have one input or several inputs. The weights of one input follow each other, and each input has
- * the same number of panels. All jobs have the I, block_size, dq_dtype and weight dtype of the
- * first job. `perm` and `dead` are taken from the first job with the same u. The result of a job
- * does not depend on the others. h [I, I] F32 and diag stay on the device; a->w (stored dtype),
- * a->target, a->u and a->w_out are in GPU memory, the other members in host memory. codes, loss and
- * squares are complete when the call returns. It works on as many rows at a time as fit in the
- * arena. */
+ * the same number of panels (rows of weights, sizes.h). All jobs have the I, block_size, dq_dtype
+ * and weight dtype of the first job. `perm` and `dead` are taken from the first job with the same
+ * u. The result of a job does not depend on other jobs. w, target, u and w_out are in GPU memory,
+ * the other members in host memory. codes, loss and squares are complete when the call returns. The
+ * call processes as many rows at a time as fit into the arena. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-typedef struct osh_gptq_group { // the jobs of a call, from which its scratch is computed
+typedef struct osh_gptq_group { // sizes of all jobs of a call, from which the scratch is computed
     int64_t I, block_size; // set by the caller; the other members are 0 at first
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
-    int64_t n_inputs; // number of inputs of all jobs; osh_gptq_group_add changes 0 to 1
+    int64_t n_inputs; // number of different inputs; osh_gptq_group_add changes 0 to 1
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds a job
-/* Returns the bytes of the arena that a solve uses if `room` bytes are free. More than `room` if
- * not even one panel fits. */
+/* Returns the bytes of the arena that a solve uses if `room` bytes are free. The result exceeds
+ * `room` if not even one panel fits. */
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room);
 size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
-/* Do the work of solver/gptq_scales.h and solver/gptq_refine.h on the device. w and h are on the
- * device, all other members in host memory. The results are complete when the call returns. Rows
- * are computed in tiles whose size depends only on the shape. */
+/* Search scales (solver/gptq_scales.h) and refine codes and scales (solver/gptq_refine.h) on the
+ * device. w and h are in GPU memory, all other members in host memory. The results are complete
+ * when a call returns. Rows are processed in tiles whose size depends only on the shape of the
+ * weight. */
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
-/* Returns the bytes of the arena that the call needs. */
+/* Returns the bytes of the arena that osh_gptq_scales_cuda needs. */
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,
                                        int n_threads);
-/* Does the same as osh_gptq_permute (solver/gptq_solve.h). h is on the device; perm and diag are in
- * host memory. */
+/* Do the work of osh_gptq_permute and osh_gptq_restore (solver/gptq_solve.h). h is on the device;
+ * perm and diag are in host memory. */
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 size_t osh_gptq_permute_cuda_bytes(int64_t I);
