@@ -1,6 +1,6 @@
-/* foreign.c - the tables of foreign words: from the command lines of auto-round, GPTQModel,
- * llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and arguments of transformers and LLM Compressor
- * that are not flags here. */
+/* foreign.c - has the tables of words of other tools: from the command lines of auto-round,
+ * GPTQModel, llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and arguments of transformers and LLM
+ * Compressor that are not flags of this program. */
 #include "base/foreign.h"
 
 #include <ctype.h>

@@ -27,8 +27,8 @@ static int least_of(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Returns the distance of a and b. Row i has the distances between the first i letters of a and the
- * prefixes of b; a swap uses the row two above. */
+/* Returns the distance of a and b. Row i has the distances between the first i letters of a and
+ * each prefix of b; a swap is computed from row i - 2. */
 static int name_distance(const char *a, const char *b)
 {
     int rows[3][LONGEST + 1];
@@ -50,7 +50,7 @@ static int name_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
-/* Returns the position of word in name, or NULL. */
+/* Returns a pointer to `word` in `name`, or NULL if `name` does not contain it. */
 static const char *word_in(const char *name, const char *word)
 {
     for (; *name; name++) {
