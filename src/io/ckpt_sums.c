@@ -1,5 +1,5 @@
-/* ckpt_sums.c - records checksums of the tensors that were read. If a source changes while it is
- * read, or between two runs that share an output, the checksum of a tensor changes. */
+/* ckpt_sums.c - records checksums of the tensors that were read. The checksum of a tensor shows if
+ * the source changes while it is read, or between two runs that write the same output. */
 #include <pthread.h>
 #include <string.h>
 
@@ -101,7 +101,8 @@ done:
     return rc;
 }
 
-/* Computes the checksum of the bytes of a tensor as readers get them. `f` is its shard. */
+/* Computes the checksum of a tensor: of its stored bytes, or of the gathered elements if they are
+ * not contiguous in the shard `f`. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {
