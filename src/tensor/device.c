@@ -1,4 +1,4 @@
-/* device.c - tensors on a device, and copies between host and device memory. */
+/* device.c - makes tensors on a device, and copies between host and device memory. */
 #include "tensor/device.h"
 
 #include <assert.h>
@@ -92,7 +92,7 @@ osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
     size_t n = osh_tensor_bytes(t);
     if (!n) return OSH_OK;
     if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    /* Clearing in parallel also makes the system map the pages of t in parallel. */
+    /* The chunks run in parallel, so that the system also maps the pages of t in parallel. */
     return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t);
 }
 
