@@ -315,7 +315,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // a threshold that is set no longer grows when large
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // sets the threshold, which otherwise grows when large
                                            // blocks are freed
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);

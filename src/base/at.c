@@ -1,5 +1,5 @@
-/* at.c - files below a directory that other users can also write to: each step opens a descriptor
- * without following links. */
+/* at.c - opens files below a directory to which other users can also write. Each directory on the
+ * path is opened by a descriptor, without following links. */
 #include "base/at.h"
 
 #include <errno.h>

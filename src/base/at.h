@@ -1,5 +1,5 @@
-/* at.h - files below a directory that other users can also write to, such as a cache on a shared
- * disk.
+/* at.h - opens and creates files below a directory to which other users can also write, such as a
+ * cache on a shared disk.
  *
  * Another user can plant links in such a directory, and nothing is written through them: each
  * directory on the path is opened by the descriptor of its parent, and no file is opened through a
@@ -28,10 +28,10 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
-                         const char *name); // removes a file or link, not a directory; no error if
-                                            // it does not exist
-/* Write a file or make a link d/name. Both create it with a new name in the directory `by`, on the
- * same file system, and then rename it. */
+                         const char *name); // removes a file or link, but no directory; a missing
+                                            // file is no error
+/* The two functions write a file or make a link d/name. They create it with a new name in the
+ * directory `by`, which is on the same file system, and then rename it. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

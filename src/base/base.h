@@ -1,7 +1,8 @@
-/* base.h - the services that every other file uses: status, errors, memory, log, threads.
+/* base.h - declares the services that all other files use: status, errors, memory, log, threads.
  *
  * An osh_ctx carries five services: errors, memory, log, profile, threads. There are no globals. A
- * worker never reports through its parent's context: osh_parallel_for gives each worker a fork. */
+ * worker thread never uses the context of the calling thread: osh_parallel_for gives each worker a
+ * fork of it. */
 #ifndef OSH_BASE_H
 #define OSH_BASE_H
 
@@ -35,16 +36,17 @@ void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and restarts peaks
  * and times. */
 void osh_ctx_anew(osh_ctx *cx);
-/* Makes a context for another thread (prefetch). It has its own errors and shares everything else
- * with the parent, which must outlive it. The caller joins the thread, then frees the context with
+/* Makes a context for another thread. The new context has its own errors and shares everything else
+ * with `parent`, which must outlive it. The caller joins the thread, then frees the context with
  * osh_ctx_free. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
-/* Marks cx as the context of a thread that other threads wait for. Its osh_parallel_for runs
- * inline, so osh_threads is 1, and its allocations do not wait for other threads to free memory. */
+/* Marks cx as the context of a thread that other threads wait for. Then osh_parallel_for with cx
+ * runs inline, osh_threads returns 1, and allocations with cx do not wait for other threads to free
+ * memory. */
 void osh_ctx_alone(osh_ctx *cx);
 /* While `on` is true, each osh_parallel_for of cx runs inline and osh_threads returns 1. A chunk
- * that calls osh_parallel_for many times sets it, so that no call allocates for all threads.
+ * that calls osh_parallel_for many times sets `on`, so that no call allocates for all threads.
  * Returns the previous setting. */
 bool osh_ctx_inline(osh_ctx *cx, bool on);
 
@@ -66,11 +68,13 @@ void osh_error_clear(osh_ctx *cx);
         rc = osh_fail((cx), (code), __VA_ARGS__);                                                  \
         goto done;                                                                                 \
     } while (0)
-/* Sets p to n zeroed objects of its type, or goes to done. n may be 0; then one object is
- * allocated. */
+/* Allocates n zeroed objects and sets p to them. On failure sets rc and jumps to the label `done`.
+ * n may be 0; then one object is allocated. */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
-        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* cast for .cu */        \
+        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* C++ (.cu files)
+                                                                          * needs the
+                                                                          * cast */        \
         if (!(p)) {                                                                                \
             rc = OSH_E_NOMEM;                                                                      \
             goto done;                                                                             \
@@ -113,8 +117,8 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_gross(size_t n_bytes); // gross bytes that an allocation of n_bytes counts
 void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
-/* Sets malloc's options so that the memory of the process is close to the counted bytes and the
- * kept freed pages, which together are at most the peak of the counts. */
+/* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
+ * may be kept up to the peak of the counts. */
 void osh_mem_tune(void);
 size_t osh_mem_live(const osh_ctx *cx); // bytes in use, without the overhead of the allocator
 size_t osh_mem_peak(const osh_ctx *cx); // highest osh_mem_live so far
@@ -128,7 +132,8 @@ int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); <
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
-void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_progress_mode
+void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
+                                                                         // osh_progress_mode
 void osh_log_colour(osh_ctx *cx, bool on); // colours of the live line; only a terminal shows them
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
@@ -165,9 +170,10 @@ typedef struct osh_progress {
     double error;                 // relative squared error of the weights so far; < 0: none yet
     double loss;                  // squared error of the outputs, relative to that of rounding to
                                   // nearest; <= 0: unknown
-    bool finished;                // the subgraph is complete: it gets its own line if stderr is no
-                                  // terminal
-    bool small; // one of very many steps: each step has a line only in the log file and in JSON
+    bool finished;                // the subgraph is complete: a line is printed for it if stderr is
+                                  // no terminal
+    bool small; // true for steps of which there are very many: they have lines only in the log file
+                // and in JSON
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // at most ten redraws per second on a
                                                             // terminal
@@ -197,15 +203,16 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
 size_t osh_apart_bytes(int at_once); // gross bytes that osh_parallel_apart allocates
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
- * checks for it, and osh_parallel_for checks before each chunk. */
+ * checks osh_interrupted, and osh_parallel_for checks it before each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
-osh_status osh_check_interrupt(osh_ctx *cx); // if interrupted: OSH_E_INTERRUPTED, "interrupted"
+osh_status osh_check_interrupt(osh_ctx *cx); // fails with OSH_E_INTERRUPTED if the job is
+                                             // interrupted
 void osh_interrupt_forget(osh_ctx *cx);
-double osh_now(void); // monotonic seconds
+double osh_now(void); // returns seconds of a monotonic clock
 
-/* Returns a variable of the environment, or NULL if it is not set. Only src/cli asks the system for
- * one. */
+/* Returns a variable of the environment, or NULL if it is not set. Only code in src/cli reads the
+ * environment itself. */
 typedef const char *(*osh_env_fn)(const char *name);
 
 #endif

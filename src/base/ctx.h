@@ -99,7 +99,8 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh;            // own if root is true
-    bool root, alone, inlined; // root: made by osh_ctx_new; inlined: set by osh_ctx_inline
+    bool root, alone, inlined; // root: made by osh_ctx_new; alone: set by osh_ctx_alone; inlined:
+                               // set by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // class of the allocations of this context

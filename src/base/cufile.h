@@ -16,8 +16,8 @@ bool osh_cufile_has_module(void);
 
 /* The functions below require a successful osh_cufile_open. They return 0 or a number of bytes on
  * success, -1 with errno set, or cuFile's error code as a negative number below -1. */
-/* Registers the file of `fd` and sets *handle. The caller opens `fd` with O_DIRECT and closes it
- * after the handle. */
+/* Registers the file of `fd` and sets *handle. The caller opens `fd` with O_DIRECT, and closes it
+ * after osh_cufile_deregister. */
 int64_t osh_cufile_register(void **handle, int fd);
 void osh_cufile_deregister(void *handle);
 int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory that many reads use

@@ -276,7 +276,7 @@ int64_t osh_disk_free(const char *path)
 
     if (strlen(path) >= sizeof at) return -1;
     strcpy(at, path);
-    /* The path does not exist yet: uses the directory in which it will be made. */
+    /* If the path does not exist yet, uses the directory in which it will be made. */
     while (statvfs(at, &v)) {
         if (errno != ENOENT || !path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);

@@ -1,4 +1,5 @@
-/* elementary.c - exp and log by range reduction and Taylor series, erfc by a Chebyshev series.
+/* elementary.c - computes exp and log by range reduction and Taylor series, erfc by a Chebyshev
+ * series.
  *
  *   exp   x = n ln 2 + r, |r| <= ln 2 / 2
  *         e^x = 2^n (1 + r + r^2/2! + ... + r^13/13!), error below 5e-18

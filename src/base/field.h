@@ -27,7 +27,7 @@ typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
-    const char *name; // spelling in a recipe, with underscores; the flag is -- and the name with
+    const char *name; // spelling in a recipe, with underscores; on the command line: --name, with
                       // dashes
     osh_field_type type;
     size_t offset;

@@ -29,7 +29,8 @@ int osh_fd_open(const char *path, int flags)
     int fd, high;
     do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // lets later writes wait
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // removes O_NONBLOCK, so
+                                                                       // that later writes wait
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -69,8 +70,8 @@ done:
     return rc;
 }
 
-/* Opens a regular file: a pipe or a device may never end, and opening it can have effects. O_PATH
- * allows any kind. */
+/* Opens a file that must be regular, because a pipe or a device may never end, and opening one can
+ * have effects. With O_PATH the file may be of any kind. */
 static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, int flags,
                                  const char *what)
 {
@@ -182,7 +183,7 @@ enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 };
 
 typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the bytes piece by piece
     osh_file *f;
-    char *room;       // aligned [room_bytes]
+    char *room;       // aligned buffer of room_bytes bytes
     size_t room_bytes, n, got;
     int64_t offset;
     void (*fn)(void *user, const void *p, size_t n);
@@ -404,7 +405,8 @@ static osh_stamp stamp_of(const struct stat *st)
                    .ctime_ns = timespec_ns(st->st_ctim),
                    .inode = (uint64_t)st->st_ino,
                    .device = (uint64_t)st->st_dev};
-    /* The clock of a file server may differ from the local clock. */
+    /* The difference may be negative, because the clock of a file server may differ from the local
+     * clock. */
     s.fresh = llabs(timespec_ns(now) - s.ctime_ns) < TICK_NS;
     return s;
 }

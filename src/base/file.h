@@ -128,7 +128,7 @@ bool osh_dir_is_mount(const char *path);
 int64_t osh_disk_free(const char *path); // free bytes on the disk that holds or will hold `path`; <
                                          // 0: unknown
 
-typedef struct osh_io_counts { // bytes that all osh_file_* calls have moved
+typedef struct osh_io_counts { // bytes that all osh_file_* functions have read and written
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

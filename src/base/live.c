@@ -5,7 +5,7 @@
  *   err 1.8e-03     (all on one line)
  *
  * On a narrow terminal pieces are left out in this order: error, bar, rate, memory, phase, step,
- * time. A long name loses its beginning. */
+ * time. The beginning of a long name is cut. */
 #include "base/live.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@ char osh_near_letter(char c)
     return c == '-' ? '_' : (char)tolower((unsigned char)c);
 }
 
-/* Returns the largest distance of a near name: a third of the word's letters. */
+/* Returns the largest distance at which a name counts as near: a third of the word's letters. */
 static int near_limit(const char *word)
 {
     size_t n = strlen(word);

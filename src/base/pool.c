@@ -30,7 +30,7 @@ struct osh_pool {
     worker *workers;       // own
     pthread_mutex_t taken; // the thread whose job runs holds this lock
 
-    pthread_mutex_t lock; // protects the wait and the wake-up of threads
+    pthread_mutex_t lock; // held while threads begin to sleep and are woken
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;

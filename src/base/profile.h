@@ -107,7 +107,8 @@ typedef struct osh_profile_point {
                     // next point
     int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown
-    int row;        // innermost stage with records on the job's thread; -1: none
+    int row;        // row of the innermost open stage that osh_profile_begin began on the job's
+                    // thread; -1: none
 } osh_profile_point;
 /* A record of osh_profile_checkpoint. own: name. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;

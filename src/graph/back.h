@@ -37,9 +37,9 @@ typedef struct osh_back {
  * op that has no gradient. A plan calls this function, because osh_back_run fails at such an op. */
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
 /* Runs the backward pass of a batch. b has all values that the nodes read and made (osh_exec_run
- * with keep NULL); those that the nodes made are freed. dv [values of g], own, each F32 [tokens,
- * width] or NULL: on entry, gradients of values that nodes of the range made and later nodes use;
- * on return, gradients of the values in k->in on which the loss depends. */
+ * with keep NULL). The values that the nodes made are freed. dv [values of g], own, each F32
+ * [tokens, width] or NULL: on entry, gradients of values that nodes of the range made and later
+ * nodes use; on return, gradients of the values in k->in on which the loss depends. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
 /* Computes an upper bound of the gross host bytes of osh_back_run and of the values of the batch,

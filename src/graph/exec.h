@@ -112,7 +112,7 @@ typedef struct osh_exec_hooks {
     const bool *seen;
 } osh_exec_hooks;
 
-/* Nodes of [first, first + n) for which run[i - first] is true. */
+/* Nodes to run: the nodes i in [first, first + n) for which run[i - first] is true. */
 typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;

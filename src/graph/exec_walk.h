@@ -39,7 +39,7 @@ typedef struct osh_walk_acts {
 struct osh_walk {
     const osh_walk_acts *acts;
     void *user;        // view: data for the callbacks
-    osh_exec_span s;   // nodes of the run; s.of is set
+    osh_exec_span s;   // nodes of the run; the caller also sets s.of
     bool by_sample;    // nodes may run sample by sample
     const bool *seen;  // view: see osh_exec_hooks
     /* view [values]: true if nodes that run sample by sample make the value and later nodes read

@@ -116,8 +116,8 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // sets first and last use of every value
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
-/* Sets *yes to true if loaders want the experts of a dense model in one tensor ("stacked" of the
- * text model's template). */
+/* Sets *yes to true if loaders read all experts of an unquantized model from one tensor (key
+ * "stacked" of the text model's template). */
 osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck,
                                 const char *models_dir);
 /* Returns the name (own) in transformers of a module that the checkpoint calls `name`.

@@ -143,8 +143,8 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // bytes of the router's output are
-                                                              // added
+                 osh_value_bytes(g, g->nodes[combine].in[2]); // row: bytes per token of input,
+                                                              // output and router's output
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
            osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));

@@ -25,8 +25,7 @@ typedef struct reading {
     bool cut, no_object;
     const char *column; // name of the column to find
     int64_t column_at;  // offset of the column's value in the row; -1: not found
-    bool role, system;  // about the first message: role: there is a role; system: the role is
-                        // "system"
+    bool role, system;  // first message: role: the key "role" exists; system: its value is "system"
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)

@@ -34,8 +34,7 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
 
 typedef struct entry {                // an entry of the server's list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // values of "size" and of "lfs"; -1: the entry does not have
-                                      // it
+    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in "lfs"; -1: absent
     bool large;                       // true: the entry has "lfs", so oid and n_bytes are those of
                                       // a pointer file
     unsigned seen;                    // bits of the keys that the entry has so far

@@ -10,7 +10,7 @@
 
 typedef struct osh_ckpt_tensor {
     const osh_st_entry *e; // view: lives as long as the checkpoint
-    int shard;             // index of the shard; < 0: the tensor is virtual tensor -1 - shard
+    int shard;             // index of the shard; < 0: the tensor is virtuals[-1 - shard]
 } osh_ckpt_tensor;
 
 /* Computes rows [first, first + n) of a virtual tensor, for example of a weight that is dequantized
@@ -142,8 +142,8 @@ bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum
  * checksum. Returns false if fewer tensors were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again. Compares its header, and each tensor with its recorded checksum. *diff
- * (own): message about the first difference, or NULL. *stamp: stamp of the file at the begin of
- * this call. */
+ * (own): message about the first difference, or NULL. *stamp: stamp of the file when the call
+ * begins. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Computes XXH3 of a whole file. */

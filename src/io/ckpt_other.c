@@ -1,5 +1,5 @@
-/* ckpt_other.c - finds, by the names of files, which kind of model without a transformers
- * checkpoint is at a path, and fails with advice. */
+/* ckpt_other.c - finds by file names what a path has instead of a transformers checkpoint, and
+ * fails with a message that says how to get one. */
 #include "io/ckpt_other.h"
 
 #include <string.h>

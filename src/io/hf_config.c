@@ -156,8 +156,8 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* Finds the quantization config of the source. The order of the places in config.json is that of
- * loaders. */
+/* Finds the quantization config of the source. Tries the keys of config.json in the order in which
+ * loaders try them. */
 static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 {
     const cJSON *q = hf_member(c->json, "quantization_config");

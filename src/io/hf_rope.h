@@ -14,8 +14,8 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     double proportional;     // partial_rotary_factor of the type "proportional" of full layers if
                              // config.json has no rope; 0: not used
     bool longrope;           // the types "su" and "yarn" mean longrope
-    bool required;           // a rope type with parameters is used even if config.json has no rope,
-                             // so this is a problem
+    bool required;           // the family's class always uses a rope type with parameters, so a
+                             // config.json without rope is incomplete
     bool alpha;              // the type "dynamic" with the key alpha means a larger theta for
                              // samples of any length
 } osh_rope_defaults;

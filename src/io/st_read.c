@@ -24,7 +24,7 @@ struct osh_st {
     char *path;            // own
     osh_stamp stamp;       // stamp of the file when it was opened
     int64_t header_bytes;  // bytes before the data, including the 8 bytes of the length
-    uint64_t header_sum;   // XXH3 of these bytes
+    uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
     osh_st_entry *entries; // own, in file order
     int64_t n;
     bool direct; // tensors are read without the page cache

@@ -30,11 +30,12 @@ void *osh_block_data(osh_block *block); // returns the block's host memory; no c
  * than the most that were in use at one time. */
 size_t osh_blocks_gross(size_t n_bytes);
 
-/* Copy a whole tensor t, in GPU memory or in host memory, to a block or from a block. Work that is
- * queued on the GPU after the call may read or overwrite t. The host does not wait for the copy of
- * osh_block_store. If `through` (GPU memory of the size of t) is not NULL, later work of the GPU
- * does not wait either. Until osh_blocks_settle, only osh_block_store may write to `through`, and
- * blocks that were stored through it may not be loaded. */
+/* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
+ * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
+ * overwrite t. The host does not wait for the copy of osh_block_store. If `through` (GPU memory of
+ * the size of t) is not NULL, later work of the GPU does not wait either. Until osh_blocks_settle,
+ * only osh_block_store may write to `through`, and blocks that were stored through it may not be
+ * loaded. */
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
                            void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes; offsets and sizes are multiples of it, as copies and tensor cores
+enum { GRAIN = 512 }; // bytes; offsets and sizes are multiples of GRAIN, as copies and tensor cores
                       // need
 
 typedef struct block {

@@ -286,8 +286,8 @@ static void strip_move(double *x, const strip *s, bool store)
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: elements of
-                              // different vectors are
+    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: the vectors
+                              // are interleaved
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {
