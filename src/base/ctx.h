@@ -64,7 +64,7 @@ typedef struct osh_kept {
     size_t bytes; // bytes of all kept blocks
     uint64_t clock;
     int n_sizes, n_extents;
-    osh_kept_size sizes[OSH_KEPT_SIZES];  // each with at least one block
+    osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
     osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
 } osh_kept;
 
@@ -90,7 +90,7 @@ typedef struct osh_shared {
     _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
-    _Atomic bool interrupted; // lock-free, because a signal handler sets it
+    _Atomic bool interrupted; // lock-free, because a signal handler sets this flag
     osh_log_state log;
     osh_profile *profile; // own; NULL: not started yet
     osh_pool *pool;       // own

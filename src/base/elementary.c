@@ -41,7 +41,8 @@ double osh_math_exp(double x)
     static const double c[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
                                1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
                                1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to a whole number
+    const double round = 6755399441055744.0; // 1.5 * 2^52: a double plus this number is rounded to
+                                             // a whole number
     if (x != x) return x;
     if (x < -746) return 0;
     if (x > 709.79) return INFINITY;

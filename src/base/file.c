@@ -84,7 +84,8 @@ static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, 
     if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(file_check_kind(cx, &st, what, path));
     if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st))
         OSH_TRY(osh_file_fail(cx, what, path));
-    /* The file may have been replaced between its check and its opening. */
+    /* Checks the open file again, because another process may have replaced the file after the
+     * first check. */
     if (!(flags & O_PATH)) OSH_TRY(file_check_kind(cx, &st, what, path));
     *out = f, f = NULL;
 done:

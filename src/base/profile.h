@@ -28,7 +28,7 @@ typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 /* Begins a stage without records. */
 osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);
-void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends every scope that is open inside it
+void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends each open scope inside `scope`
 void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the innermost open scope
 /* Writes a record with the name of a moment that the caller chooses. */
 void osh_profile_checkpoint(osh_ctx *cx, const char *name);

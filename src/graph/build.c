@@ -55,7 +55,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    *index = g->n_modules++; // counted while it is incomplete, so that osh_graph_free frees it
+    *index = g->n_modules++; // the module is counted while incomplete, so that osh_graph_free frees
+                             // it
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
     return rc;
@@ -202,7 +203,8 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    g->n_nodes++; // counted while it is incomplete, so that osh_graph_free frees its attributes
+    g->n_nodes++; // the node is counted while incomplete, so that osh_graph_free frees its
+                  // attributes
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
     OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
@@ -370,7 +372,7 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         OSH_TRY(add_module(cx, b, &module, full, cls));
     else {
         size_t n = strlen(full);
-        if (n && full[n - 1] == '.') n--; // the name of a layer ends without the dot
+        if (n && full[n - 1] == '.') n--; // removes the dot at the end of a layer's prefix
         if (!osh_map_get(b->modules, full, n, &found))
             OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name is defined before");
         module = (int)found;

@@ -42,8 +42,8 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* Functions of build_names.c. This one returns the name (own) that a module of the text model has
- * in the checkpoint: model.layers.3 may be model.language_model.layers.3. NULL: no memory. */
+/* Functions of build_names.c. osh_build_wrapped_name returns the name (own) of a module of the text
+ * model in the checkpoint: model.layers.3 may be model.language_model.layers.3. NULL: no memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
  * memory. */

@@ -265,8 +265,8 @@ done:
     return rc;
 }
 
-/* Walks nodes [first, end) sample by sample. `last` is the last of them that runs; the hook is
- * called only for its outputs. */
+/* Walks nodes [first, end) sample by sample. `last` is the last of these nodes that runs; the hook
+ * is called only for the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;

@@ -120,7 +120,7 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must be in
- * one part belong to the target of the first of them that has one. */
+ * one part belong to the target of the first such node that has a target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

@@ -1,8 +1,8 @@
 /* curl.h - declares a table of the functions of libcurl that http.c calls. */
 #ifndef OSH_HUB_CURL_H
 #define OSH_HUB_CURL_H
-#define CURL_DISABLE_TYPECHECK // the macros that check types must be off, because this struct has
-                               // members with their names
+#define CURL_DISABLE_TYPECHECK // turns off macros of libcurl that check types, because members of
+                               // osh_curl have the names of these macros
 #include <curl/curl.h>
 
 #include "base/base.h"

@@ -123,7 +123,7 @@ osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t t
                                 int64_t first, int64_t n);
 /* Adds a second name for the bytes of the stored tensor `of`. Each name has its own changes. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
-void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 /* Begins to record the XXH3 checksum of each tensor that is read. If a tensor is read in parts, the
  * reader reports its checksum with osh_checkpoint_saw. Two reads of a tensor must give the same
  * checksum (ckpt_sums.c). */
@@ -148,11 +148,12 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Computes XXH3 of a whole file. */
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
-void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
+                                                                    // osh_checkpoint_close
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 /* Lists the files of the directory that are copied unchanged to the output, sorted. *names: own,
  * freed with osh_strings_free. Excluded are directories, weights (*.safetensors, *.bin, *.pt,
  * *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml, config.json,

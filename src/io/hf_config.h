@@ -14,16 +14,15 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     double theta, factor;
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    int64_t original_max_position_embeddings; // 0: config.json does not have it
+    int64_t original_max_position_embeddings; // 0: not in config.json
     double low_freq_factor, high_freq_factor; // for llama3
     double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
-    double attention_factor;                  // for yarn and longrope; < 0: config.json does not
-                                              // have it
-    double mscale, mscale_all_dim;            // for yarn; 0: config.json does not have them
+    double attention_factor;                  // for yarn and longrope; < 0: not in config.json
+    double mscale, mscale_all_dim;            // for yarn; 0: not in config.json
     bool truncate;                            // for yarn; default: true
     const cJSON *short_factor, *long_factor;  // for longrope: lists of numbers; views of
                                               // config.json
-    double llama_4_scaling_beta;              // 0: config.json does not have it
+    double llama_4_scaling_beta;              // 0: not in config.json
     double alpha; // theta is multiplied by alpha^(d / (d - 2)), d = head_dim; 0: theta is unchanged
 } osh_rope;
 

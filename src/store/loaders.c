@@ -19,8 +19,7 @@ struct task { // a request to read samples [first, first + n) of a value
     osh_tensor *t;     // own: used without a GPU
     osh_block *block;  // own: used with a GPU: a block of l->blocks
     char *to;          // view: data of `t` or of `block`
-    int64_t begun, over; // number of samples of which reading has begun, and of which it is
-                         // complete
+    int64_t begun, over; // number of samples whose read has begun, and whose read is complete
     bool failed;         // the read of a sample has failed
 };
 

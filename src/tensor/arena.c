@@ -65,7 +65,8 @@ static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
     return a->n;
 }
 
-/* Inserts a copy of entry i before it. Returns false if there is no memory for the entry. */
+/* Inserts a copy of block i into the list, before block i. Returns false if there is no memory for
+ * the list. */
 static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
