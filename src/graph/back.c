@@ -167,7 +167,7 @@ static osh_status back_node(osh_ctx *cx, const back_pass *y, int node)
 done:
     for (int m = 0; m < n->op->n_weights; m++) osh_tensor_free(cx, dw[m]);
     if (rc && rc != OSH_E_INTERRUPTED)
-        osh_note(cx, "going back through %s", k->g->modules[n->module].name);
+        osh_note(cx, "computing the gradients of %s", k->g->modules[n->module].name);
     return rc;
 }
 

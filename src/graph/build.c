@@ -108,7 +108,7 @@ static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64
         for (int i = 0; i < b->n_bound && cJSON_IsString(name); i++)
             if (strcmp(b->bound[i].name, name->valuestring) == 0) found = b->bound[i].value;
         if (found < 0)
-            return osh_fail(cx, OSH_E_FORMAT, "input %d is no value that exists here", k);
+            return osh_fail(cx, OSH_E_FORMAT, "input %d is not the name of an earlier value", k);
         if (b->g->values[found].dtype == OSH_F32 && b->g->dtype != OSH_F32 &&
             !(node->op->f32_in >> k & 1))
             return osh_fail(cx, OSH_E_FORMAT, "input %d, %s, is F32: op %s wants %s there", k,
@@ -168,7 +168,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] ||
          memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
-        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those of op %s", op->name);
     for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
             OSH_TRY(osh_build_part(cx, b, &node->w[k], part, k,
@@ -374,7 +374,7 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         size_t n = strlen(full);
         if (n && full[n - 1] == '.') n--; // removes the dot at the end of a layer's prefix
         if (!osh_map_get(b->modules, full, n, &found))
-            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name is defined before");
+            OSH_FAIL(cx, OSH_E_FORMAT, "no earlier entry defines a module of that name");
         module = (int)found;
     }
     if (op) {

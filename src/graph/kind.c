@@ -221,7 +221,7 @@ static const char *special_kind(const osh_kinds *k, const char *name, size_t n, 
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
         return "a part of a state-space scan, which reads its weight";
     if (!strcmp(k->model_type, "falcon")) return "a FalconLinear, which reads its weight";
-    if (any_part(name, n, part_is_t5_mlp)) return "T5's, which looks at its weight";
+    if (any_part(name, n, part_is_t5_mlp)) return "an MLP of T5, whose class reads the weight";
     return NULL;
 }
 
@@ -234,7 +234,7 @@ static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, pa
         *why = head ? "a head" : "outside the decoder blocks";
     else if (any_part(name, n, part_is_tower)) *why = "in a tower for images or sound";
     else if (any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
-        *why = "in a block beyond the model's";
+        *why = "in a block after the model's last block";
     else if (part_ends(leaf, "gate")) *why = "a gate";
     else if (!part_is_linear(leaf) && !part_is_conv1d(leaf))
         *why = "not a name that only Linears have";
@@ -263,7 +263,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     bias = module_bias(k, name, n);
     if (bias >= 0 && bias != O) {
         if (bias == I) return *why = transposed, OSH_KIND_CONV1D;
-        return *why = "a bias of another length than its rows", OSH_KIND_DOUBT;
+        return *why = "a bias with another length than the weight has rows", OSH_KIND_DOUBT;
     }
     if (part_is_conv1d(leaf) && (bias < 0 || O == I))
         return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;

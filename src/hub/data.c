@@ -25,7 +25,7 @@ typedef struct registered {
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
     "--text-template, such as '{{ instruction }}\n{{ output }}'";
-static const char no_text[] = "it holds images or sound, and text is what is read";
+static const char no_text[] = "it has images or sound, and only text is read";
 #define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
 #define ULTRACHAT                                                                                  \
     "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true

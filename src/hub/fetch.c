@@ -141,8 +141,8 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     pthread_mutex_unlock(&x->p->lock);
     if (s->over) return OSH_E_IO;
     if ((int64_t)n > s->asked_end - at)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path,
-                 x->p->name->id, (long long)x->f->n_bytes);
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the server sent more than the %lld bytes of the file",
+                 x->f->path, x->p->name->id, (long long)x->f->n_bytes);
     if ((int64_t)n > left) n = (size_t)left;
     OSH_TRY(osh_file_pwrite(cx, x->out, bytes, n, at));
     pthread_mutex_lock(&x->p->lock);
@@ -193,7 +193,7 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         if (!cut && !expired && !osh_hub_passes(&r))
             OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
         if (tried == OSH_HUB_RETRIES && cut)
-            OSH_FAIL(cx, OSH_E_IO, "%s: %lld of the bytes from %lld to %lld came", what,
+            OSH_FAIL(cx, OSH_E_IO, "%s: only %lld of the bytes from %lld to %lld arrived", what,
                      (long long)(s.part->at - before.at), (long long)before.at,
                      (long long)before.end);
         if (tried == OSH_HUB_RETRIES) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));

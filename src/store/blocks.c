@@ -89,7 +89,7 @@ static osh_status block_lock(osh_ctx *cx, osh_blocks *b, osh_block *block)
     block->locked = !why, b->refused = why;
     if (why)
         osh_log(cx, OSH_LOG_WARN,
-                "%zu bytes of host memory cannot be page-locked (%s): values rest in pageable"
+                "%zu bytes of host memory cannot be page-locked (%s): values are stored in pageable"
                 " memory, and copies wait",
                 block->n_bytes, why);
 done:

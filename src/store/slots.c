@@ -232,7 +232,8 @@ static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *head
         if (heads[k].n_bytes != n ||
             XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
             OSH_TRY(rows_get_through(cx, s, &r));
-            osh_cuda_file_distrust(cx, r.f->card, "what the GPU read has another checksum");
+            osh_cuda_file_distrust(cx, r.f->card,
+                                   "the bytes that the GPU read have another checksum");
         }
         r.at += n;
     }

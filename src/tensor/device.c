@@ -18,7 +18,7 @@ void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life
         if (apart) osh_arena_note(d->arena, offset, apart);
         else
             osh_arena_give(d->arena, offset),
-                osh_fail(cx, OSH_E_NOMEM, "no memory for a block of its own");
+                osh_fail(cx, OSH_E_NOMEM, "no memory for a separate block");
         return apart;
     }
     osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use",
