@@ -30,7 +30,7 @@ const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
 
-/* `n_threads` 0: one thread for each CPU that the process may use. */
+/* Makes a context. n_threads 0: one thread for each CPU that the process may use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and restarts peaks
@@ -50,7 +50,7 @@ void osh_ctx_alone(osh_ctx *cx);
  * Returns the previous setting. */
 bool osh_ctx_inline(osh_ctx *cx, bool on);
 
-/* Errors. osh_fail appends the message to the error text and returns `code`. */
+/* Errors. osh_fail appends a message to the error text of cx and returns `code`. */
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" to the error text
@@ -182,11 +182,11 @@ typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
  * not block. fn NULL: no callback. */
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 
-/* Threads. Calls fn once for each chunk in [0, n_chunks), on any worker, in any order; the result
- * must not depend on which worker does which chunk. worker is in [0, osh_threads(cx)). The call
- * returns the status and the message of the failing chunk with the lowest index. A call from inside
- * a chunk, or while another thread's call runs, runs inline as worker 0. After osh_interrupt no
- * chunk begins. */
+/* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any
+ * order. The result must not depend on which worker runs which chunk. worker is in [0,
+ * osh_threads(cx)). The call returns the status and the message of the failing chunk with the
+ * lowest index. A call from inside a chunk, or while another thread's call runs, runs inline as
+ * worker 0. After osh_interrupt no chunk begins. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);

@@ -97,7 +97,7 @@ double osh_math_erfc(double x)
     return x < 0 ? 2 - tail : tail;
 }
 
-/* Uses cos(pi u) = sin(pi (1/2 - u)) and the Taylor series of sin. */
+/* Computes cos(pi u) = sin(pi (1/2 - u)) by the Taylor series of sin. */
 double osh_math_cos_pi(double u)
 {
     double x = M_PI * (0.5 - u), term = x, sum = x;

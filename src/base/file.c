@@ -22,8 +22,9 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
                     strerror_r(errno, why, sizeof why));
 }
 
-/* open(2) of a pipe waits until another process opens its other end. With O_NONBLOCK it does not
- * wait; if no process reads the pipe, opening it for writing fails. */
+/* Opens a file with O_NONBLOCK, because otherwise open(2) of a pipe waits until another process
+ * opens the other end. With O_NONBLOCK it does not wait; opening a pipe for writing fails if no
+ * process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;

@@ -16,7 +16,7 @@ typedef struct osh_inode {
     int64_t n_names, n_bytes; // number of hard links, and bytes, of the file
 } osh_inode;
 
-osh_inode osh_inode_at(const char *path); // OSH_INODE_OTHER if lstat fails
+osh_inode osh_inode_at(const char *path); // returns kind OSH_INODE_OTHER if lstat fails
 const char *osh_inode_text(const osh_inode *p); // such as "a symbolic link"
 /* Returns the absolute path without links. Parts that do not exist yet are appended as given. *out:
  * own. */

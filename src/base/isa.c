@@ -67,9 +67,9 @@ osh_isa osh_isa_of_cpu(void)
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
-/* On Intel CPUs vdpbf16ps is slower than f32 multiply-adds (0.65 of the operations per second,
- * measured on a CPU with AMX), so the set without bf16 is faster. On AMD CPUs vdpbf16ps is twice as
- * fast. */
+/* Returns the best set of the CPU, but OSH_ISA_AVX512 instead of OSH_ISA_AVX512_BF16 on Intel.
+ * There vdpbf16ps is slower than f32 multiply-adds (0.65 of the operations per second, measured on
+ * a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;

@@ -90,7 +90,8 @@ void osh_log_colour(osh_ctx *cx, bool on)
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
-/* Quotes an argument for a shell if it has characters that are unusual in names and paths. */
+/* Stores the command as text. Quotes an argument for a shell if it has characters that are unusual
+ * in names and paths. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
 {
     osh_status rc = OSH_OK;

@@ -17,7 +17,7 @@ static bool head_begins(const char *head, const char *with)
     return !strncmp(head, with, strlen(with));
 }
 
-/* A log begins with "     0.012 command oneshot ..." or "... begin   ". */
+/* Recognizes a log, which begins with "     0.012 command oneshot ..." or "... begin   ". */
 static bool is_log(const char *head)
 {
     const char *s = head + strspn(head, " "), *dot = s + strspn(s, "0123456789");

@@ -17,7 +17,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-static void rope_powers(float *p, double theta, int64_t dim) // p [dim / 2] = theta^(2i / dim)
+static void rope_powers(float *p, double theta, int64_t dim) // sets p [dim / 2] to theta^(2i / dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
@@ -123,7 +123,7 @@ static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, d
     return OSH_OK;
 }
 
-/* f[i] = 1 / (factor[i] p[i]). */
+/* Sets f[i] = 1 / (factors[i] p[i]). */
 static void divide_by_factors(float *f, const float *p, const cJSON *factors)
 {
     const cJSON *v;

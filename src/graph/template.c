@@ -449,9 +449,9 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is its
- * item for the layer. If not, layers from `from` (max_window_layers) on have sliding attention, or
- * all layers for which layer + 1 is not a multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is
+ * true if the layer's item is sliding_attention. If not, layers from `from` (max_window_layers) on
+ * have sliding attention, or all layers for which layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

@@ -315,8 +315,8 @@ done:
     return rc;
 }
 
-/* If the hash is wrong, the file is fetched once more from its start, because bytes of an earlier
- * run may be wrong. */
+/* Fetches the file and checks its hash. If the hash is wrong, fetches the file once more from the
+ * start, because bytes of an earlier run may be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {

@@ -15,8 +15,8 @@ enum { MAX_ADAPTER_BYTES = 1 << 20 };
     "M.from_pretrained('OLD').save_pretrained('NEW')\"` writes"
 
 typedef struct other {
-    const char *name; // name of a file or directory in the path; "*" and an end: names with this
-                      // end
+    const char *name; // name of a file or directory in the path; "*.bin": any name that ends in
+                      // .bin
     const char *is;   // description for the message
 } other;
 

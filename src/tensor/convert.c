@@ -87,8 +87,8 @@ AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* vcvtph2ps makes a signalling NaN quiet, and the scalar code does not. Therefore vectors with a
- * NaN are converted again by scalar code. */
+/* Converts by vcvtph2ps, which makes a signalling NaN quiet; the scalar code does not. Therefore
+ * vectors with a NaN are converted again by scalar code. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;

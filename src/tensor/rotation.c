@@ -11,8 +11,7 @@ enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // LANES: vectors that are mult
                                                  // GROUPS: groups of LANES rows or columns in a
                                                  // chunk
 
-/* ---- Hadamard matrices by Paley's constructions: R. E. A. C. Paley, "On Orthogonal Matrices",
- * 1933 ---- */
+/* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
 /* Returns e if q = p^e for a prime p. Returns 0 if q is no such power or e is above MOST_DEGREE. */
 static int power_of_prime(int64_t q, int64_t *p)
