@@ -1,24 +1,24 @@
-/* alloc.c - counted memory, aligned to 64 bytes from 128 bytes on, with injected failures for the
- * torture tests.
+/* alloc.c - allocates memory and counts its bytes. Blocks of 128 bytes and more are aligned to 64
+ * bytes. Torture tests can make an allocation fail.
  *
  *   ... | 32 bytes | head 32 bytes: size, class . | n bytes of the caller ... |
  *   ^   ^ start of a cache line                   ^ the returned pointer
- *   start of malloc's block, or of a page: then nothing precedes the cache line
+ *   start of malloc's block; in a block of whole pages, the page begins at the cache line
  *
- * Blocks of at most 127 bytes are a head and the bytes, aligned as malloc's are. A plan has some
- * names, shapes and short lists for each tensor: a name of 60 bytes takes 112 bytes, with cache
- * lines it would take 192.
+ * A block of at most 127 bytes is a head and the caller's bytes, with malloc's alignment. A plan
+ * has some names, shapes and short lists for each tensor: a name of 60 bytes takes 112 bytes, and
+ * would take 192 if it were aligned to a cache line.
  *
- * aligned_alloc is not used: before glibc 2.38 it does not reuse fitting holes of the heap, so the
- * heap grows during the whole run (16 layers of 128 tiny experts by Linear: 67 to 146 MB for 14 in
- * use).
+ * aligned_alloc is not used. Before glibc 2.38 aligned_alloc does not reuse fitting holes of the
+ * heap, so the heap grows during the whole run (16 layers of 128 tiny experts, one subgraph per
+ * Linear: from 67 to 146 MB, while 14 MB are in use).
  *
  * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
- * (kept.c) while live blocks and kept pages together are within the peak of the live ones; beyond
- * that they return to the system. malloc serves the other blocks and the libraries. A tensor in
- * malloc's heap can occupy the place of a library's scratch, and the scratch of the next call then
- * makes the heap grow (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37). Therefore
- * PAGES_BYTES is less than MMAP_BYTES, from which on malloc takes pages from the system. */
+ * (kept.c) while live blocks and kept pages together are at most the peak of the live blocks. All
+ * other freed pages return to the system. malloc serves smaller blocks and the libraries. A tensor
+ * in malloc's heap can occupy memory that a library used as scratch; the library's next call then
+ * makes the heap grow (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37 MiB). Therefore
+ * PAGES_BYTES is less than MMAP_BYTES, the size from which malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ enum {
     MMAP_BYTES = 128 << 10,
     GIVE_BYTES = 64 << 10
 };
-/* MALLOC_BYTES: bytes that glibc adds to each block */
+/* MALLOC_BYTES: bytes that glibc adds to each block. */
 enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
     size_t n_bytes; // at most SMALL_BYTES in a small block
@@ -73,7 +73,7 @@ static bool mem_must_fail(osh_shared *sh)
     return true;
 }
 
-#if defined(__has_feature) // clang has it; gcc defines __SANITIZE_ADDRESS__ itself
+#if defined(__has_feature) // clang has __has_feature; gcc defines __SANITIZE_ADDRESS__ itself
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
@@ -104,8 +104,8 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-/* Counts `gross` bytes of class `c`. If a large block raises the use above give_above, waits for
- * memory that other threads free, as long as they have some. Returns false if the limit is
+/* Counts `gross` bytes of class `c`. If a large block raises the bytes in use above give_above,
+ * waits until other threads have freed memory or have none to free. Returns false if the limit is
  * exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
@@ -209,7 +209,7 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size)
 {
     size_t n_bytes;
-    if (n == 0) n = 1; // room for one object, so that a pointer to it is valid
+    if (n == 0) n = 1; // n is at least 1, so that a pointer to an object is valid
     if (__builtin_mul_overflow(n, size, &n_bytes)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu times %zu bytes", n, size);
         return NULL;
@@ -315,7 +315,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // a threshold that is set no longer grows when large
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // sets the threshold, which otherwise grows when large
                                            // blocks are freed
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
@@ -344,7 +344,7 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
 
 bool osh_proc_status(char text[OSH_STATUS_BYTES])
 {
-    /* open(2) and not stdio, because this must not allocate. */
+    /* open(2) is used and not stdio, because this function must not allocate. */
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t n = read(fd, text, OSH_STATUS_BYTES - 1);

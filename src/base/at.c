@@ -1,5 +1,5 @@
-/* at.c - files below a directory that other users can also write to: each step opens a descriptor
- * without following links. */
+/* at.c - opens files below a directory to which other users can also write. Each directory on the
+ * path is opened by a descriptor, without following links. */
 #include "base/at.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ static osh_status at_fail(osh_ctx *cx, const char *what, const osh_at *d, const 
                     strerror_r(errno, why, sizeof why));
 }
 
-/* Opens the directory to which a symbolic link of this user or of root points. Returns -1 and sets
- * errno on failure. */
+/* Opens the directory to which a symbolic link points, if this user or root owns the link. Returns
+ * -1 and sets errno on failure. */
 static int link_follow(int parent, const char *name)
 {
     char to[PATH_MAX];
@@ -45,8 +45,8 @@ static int link_follow(int parent, const char *name)
     return fd;
 }
 
-/* Opens the directory `name` of `parent`. Makes it if it is missing. Returns -1 and sets errno on
- * failure. */
+/* Opens the directory `name` in the directory `parent`, and creates the directory if it is missing.
+ * Returns -1 and sets errno on failure. */
 static int dir_step(int parent, const char *name, bool may_link)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, fd = openat(parent, name, flags);
@@ -56,8 +56,8 @@ static int dir_step(int parent, const char *name, bool may_link)
     return fd;
 }
 
-/* Fails with the reason why a directory could not be opened. `n` is the length of the part of
- * `path` that ends with its name. */
+/* Fails with the reason why a directory could not be opened. The first n bytes of `path` are the
+ * path of that directory. */
 static osh_status dir_refuse(osh_ctx *cx, int parent, const char *name, const char *path, int n)
 {
     char why[128];
@@ -139,7 +139,8 @@ done:
     return rc;
 }
 
-/* Returns `base` followed by 16 random hexadecimal digits. The caller owns it. NULL: no memory. */
+/* Returns `base` followed by 16 random hexadecimal digits. The caller owns the text. NULL: no
+ * memory. */
 static char *new_name(osh_ctx *cx, const char *base)
 {
     uint64_t digits = 0;
@@ -201,7 +202,7 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        if (fd < 0) errno = EACCES; // the error says that the file cannot be made, not that it is
+        if (fd < 0) errno = EACCES; // reports that the file cannot be made, not that the file is
                                     // missing
     }
     OSH_TRY(at_file(cx, out, fd, d, name));

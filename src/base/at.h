@@ -1,37 +1,37 @@
-/* at.h - files below a directory that other users can also write to, such as a cache on a shared
- * disk.
+/* at.h - opens and creates files below a directory to which other users can also write, such as a
+ * cache on a shared disk.
  *
- * Nothing is written through a link that another user planted there: each directory on the path is
- * opened by the descriptor of its parent, and no file is opened through a symbolic link. A new file
- * is made under a name that did not exist, and renamed. */
+ * Another user can plant links in such a directory, and nothing is written through them: each
+ * directory on the path is opened by the descriptor of its parent, and no file is opened through a
+ * symbolic link. A new file is created under a name that did not exist, and then renamed. */
 #ifndef OSH_AT_H
 #define OSH_AT_H
 #include "base/file.h"
 
 typedef struct osh_at osh_at; // an open directory
-/* Opens root/below and makes its missing directories. Links in root are followed, because the user
- * chose it. Below root every name must be a directory; only the first may be a symbolic link, if
- * this user or root owns the link. */
+/* Opens the directory root/below and creates missing directories. Links in `root` are followed,
+ * because the user chose that path. Below `root` every name must be a directory. Only the first
+ * name may be a symbolic link, if this user or the superuser owns the link. */
 osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *below);
 void osh_at_close(osh_ctx *cx, osh_at *d); // accepts NULL
 const char *osh_at_path(const osh_at *d);
-/* Creates a file with a new name: base and 16 random digits. *name: own. */
+/* Creates a file with a new name: `base` and 16 random digits. *name: own. */
 osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, const char *base);
-/* Opens the file that an earlier run left, with its content, if it is a regular file with one name
- * that this user owns. Anything else with the name is removed, and a new file is made. */
+/* Opens the file of an earlier run and keeps its content, if the file is regular, has one hard link
+ * and belongs to this user. Anything else with this name is removed, and a new file is created. */
 osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
-/* Opens a file to lock, never to write: another user may own it. A symbolic link with the name is
- * removed. */
+/* Opens a file to lock, never to write, because another user may own the file. A symbolic link with
+ * this name is removed. */
 osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
-/* Renames f from d/name to to_dir/to, replacing what is there, and syncs the directory. Fails if
- * name is no longer f. */
+/* Renames the file f from d/name to to_dir/to and syncs to_dir. A file to_dir/to is replaced. Fails
+ * if d/name is no longer f. */
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
-                         const char *name); // removes a file or link, not a directory; no error if
-                                            // it does not exist
-/* Write a file or make a link d/name: first with a new name in `by`, which is on the same file
- * system, then renamed. */
+                         const char *name); // removes a file or link, but no directory; a missing
+                                            // file is no error
+/* The two functions write a file or make a link d/name. They create it with a new name in the
+ * directory `by`, which is on the same file system, and then rename it. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

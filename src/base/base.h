@@ -1,7 +1,8 @@
-/* base.h - the services that every other file uses: status, errors, memory, log, threads.
+/* base.h - declares the services that all other files use: status, errors, memory, log, threads.
  *
  * An osh_ctx carries five services: errors, memory, log, profile, threads. There are no globals. A
- * worker never reports through its parent's context: osh_parallel_for gives each worker a fork. */
+ * worker thread never uses the context of the calling thread: osh_parallel_for gives each worker a
+ * fork of it. */
 #ifndef OSH_BASE_H
 #define OSH_BASE_H
 
@@ -29,26 +30,27 @@ const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
 
-/* `n_threads` 0: one thread for each CPU that the process may use. */
+/* Makes a context. n_threads 0: one thread for each CPU that the process may use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and restarts peaks
  * and times. */
 void osh_ctx_anew(osh_ctx *cx);
-/* Makes a context for another thread (prefetch). It has its own errors and shares everything else
- * with the parent, which must outlive it. The caller joins the thread, then frees the context with
+/* Makes a context for another thread. The new context has its own errors and shares everything else
+ * with `parent`, which must outlive it. The caller joins the thread, then frees the context with
  * osh_ctx_free. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
-/* Marks cx as the context of a thread that other threads wait for. Its osh_parallel_for runs
- * inline, so osh_threads is 1, and its allocations do not wait for other threads to free memory. */
+/* Marks cx as the context of a thread that other threads wait for. Then osh_parallel_for with cx
+ * runs inline, osh_threads returns 1, and allocations with cx do not wait for other threads to free
+ * memory. */
 void osh_ctx_alone(osh_ctx *cx);
-/* With on, each osh_parallel_for of cx runs inline and osh_threads is 1: for a chunk that makes
- * many calls, so that no call allocates for all threads. Returns the previous setting. */
+/* While `on` is true, each osh_parallel_for of cx runs inline and osh_threads returns 1. A chunk
+ * that calls osh_parallel_for many times sets `on`, so that no call allocates for all threads.
+ * Returns the previous setting. */
 bool osh_ctx_inline(osh_ctx *cx, bool on);
 
-/* Errors. osh_fail records the message and returns code. The first message comes first; later ones
- * are appended. */
+/* Errors. osh_fail appends a message to the error text of cx and returns `code`. */
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" to the error text
@@ -66,11 +68,13 @@ void osh_error_clear(osh_ctx *cx);
         rc = osh_fail((cx), (code), __VA_ARGS__);                                                  \
         goto done;                                                                                 \
     } while (0)
-/* Sets p to n zeroed objects of its type, or goes to done. n may be 0; then one object is
- * allocated. */
+/* Allocates n zeroed objects and sets p to them. On failure sets rc and jumps to the label `done`.
+ * n may be 0; then one object is allocated. */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
-        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* cast for .cu */        \
+        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* C++ (.cu files)
+                                                                          * needs the
+                                                                          * cast */        \
         if (!(p)) {                                                                                \
             rc = OSH_E_NOMEM;                                                                      \
             goto done;                                                                             \
@@ -86,10 +90,10 @@ char *osh_strdup(osh_ctx *cx, const char *s);
 char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL: no memory
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
-/* Memory classes, for budgets. An allocation through cx, or by the chunks of its
- * osh_parallel_for, belongs to the class that was set last. On the CPU back end the device's
- * memory is a part of the host's. Bytes are gross: they include the allocator's own and are
- * whole pages for large blocks. */
+/* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
+ * belongs to the class that was set last. On the CPU back end, device memory is a part of host
+ * memory. All byte counts are gross: they include the overhead of the allocator, and a large block
+ * counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // sets the class of later allocations;
                                                          // returns the previous class
@@ -98,9 +102,9 @@ void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. OSH_MEM_HOST limits the sum of all
  * classes. 0: no limit. */
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
-/* Sets a callback for memory that another thread will free soon. Before an allocation of 64 KiB or
- * more raises the host class above n_bytes, the allocating thread calls `give`, which waits until
- * something was freed and returns true; it returns false if there is nothing to wait for. Contexts
+/* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
+ * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
+ * until memory was freed and returns true, or returns false if no memory will be freed. Contexts
  * marked by osh_ctx_alone never call it. `give` NULL: no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
@@ -113,10 +117,10 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_gross(size_t n_bytes); // gross bytes that an allocation of n_bytes counts
 void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
-/* Sets malloc's options so that the process's size follows the counts, plus freed pages up to their
- * peak. */
+/* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
+ * may be kept up to the peak of the counts. */
 void osh_mem_tune(void);
-size_t osh_mem_live(const osh_ctx *cx); // bytes in use, without the allocator's own
+size_t osh_mem_live(const osh_ctx *cx); // bytes in use, without the overhead of the allocator
 size_t osh_mem_peak(const osh_ctx *cx); // highest osh_mem_live so far
 /* Makes the n-th allocation from now on fail; n = 1 is the next one. n <= 0: no allocation
  * fails. */
@@ -128,8 +132,9 @@ int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); <
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
-void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_progress_mode
-void osh_log_colour(osh_ctx *cx, bool on); // colours of the live line, which only a terminal has
+void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
+                                                                         // osh_progress_mode
+void osh_log_colour(osh_ctx *cx, bool on); // colours of the live line; only a terminal shows them
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
  * leaves whole lines. path NULL closes the file. */
@@ -144,7 +149,7 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 typedef void (*osh_log_fn)(void *user, osh_log_level level, const char *text);
 /* Sends the messages to fn instead of stderr. fn is called on any thread, one call at a time, and
- * must not log. NULL: stderr again. */
+ * must not log. fn NULL: messages go to stderr. */
 void osh_log_tell(osh_ctx *cx, osh_log_fn fn, void *user);
 typedef enum {
     OSH_PROGRESS_AUTO,
@@ -160,32 +165,35 @@ typedef struct osh_progress {
     double work_done, work_total; // work of the job, in any unit; for the ETA
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
                                   // work_total
-    double tokens_per_s;          // recent speed of the passes; <= 0: unknown
+    double tokens_per_s;          // speed of the last passes; <= 0: unknown
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet
-    double loss;                  // outputs, relative to rounding to nearest; <= 0: unknown
-    bool finished;                // the subgraph is complete: it gets its own line if stderr is no
-                                  // terminal
-    bool small; // one of very many steps: its own line is only in the log file and in JSON
+    double loss;                  // squared error of the outputs, relative to that of rounding to
+                                  // nearest; <= 0: unknown
+    bool finished;                // the subgraph is complete: a line is printed for it if stderr is
+                                  // no terminal
+    bool small; // true for steps of which there are very many: they have lines only in the log file
+                // and in JSON
 } osh_progress;
-void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate-limited on a terminal
+void osh_progress_show(osh_ctx *cx, const osh_progress *p); // at most ten redraws per second on a
+                                                            // terminal
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
-/* Calls fn for every osh_progress_show, on the job's thread and in every mode. fn must not block.
- * NULL: no callback. */
+/* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. fn must
+ * not block. fn NULL: no callback. */
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 
-/* Threads. Calls fn once for each chunk in [0, n_chunks), on any worker, in any order; the result
- * must not depend on which worker does which chunk. worker is in [0, osh_threads(cx)). The call
- * returns the status and the message of the failing chunk with the lowest index. A call from inside
- * a chunk, or while another thread's call runs, runs inline as worker 0. After osh_interrupt no
- * chunk begins. */
+/* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any
+ * order. The result must not depend on which worker runs which chunk. worker is in [0,
+ * osh_threads(cx)). The call returns the status and the message of the failing chunk with the
+ * lowest index. A call from inside a chunk, or while another thread's call runs, runs inline as
+ * worker 0. After osh_interrupt no chunk begins. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* Calls fn for chunks that each use one thread (osh_threads is 1 inside), and calls `take` for each
- * chunk in order. The calling thread calls `take` between its own chunks. At most at_once chunks
- * have begun and are not yet taken. After a chunk fails no chunk begins; the chunks before it are
- * still taken. */
+/* Calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside fn), and then
+ * `take` for each finished chunk in order. The calling thread calls `take` between its own chunks.
+ * At most at_once chunks are begun and not yet taken. After a chunk fails, no chunk begins;
+ * finished chunks before the failed chunk are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);
@@ -195,15 +203,16 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
 size_t osh_apart_bytes(int at_once); // gross bytes that osh_parallel_apart allocates
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
- * checks for it, and osh_parallel_for checks before each chunk. */
+ * checks osh_interrupted, and osh_parallel_for checks it before each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
-osh_status osh_check_interrupt(osh_ctx *cx); // if interrupted: OSH_E_INTERRUPTED, "interrupted"
+osh_status osh_check_interrupt(osh_ctx *cx); // fails with OSH_E_INTERRUPTED if the job is
+                                             // interrupted
 void osh_interrupt_forget(osh_ctx *cx);
-double osh_now(void); // monotonic seconds
+double osh_now(void); // returns seconds of a monotonic clock
 
-/* Returns a variable of the environment, or NULL if it is not set. Only src/cli asks the system for
- * one. */
+/* Returns a variable of the environment, or NULL if it is not set. Only code in src/cli reads the
+ * environment itself. */
 typedef const char *(*osh_env_fn)(const char *name);
 
 #endif

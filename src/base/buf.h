@@ -16,7 +16,8 @@ osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n);
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends a line for a person. Control characters, which file names may contain, become \uXXXX. */
+/* Appends a line of text that a person reads. Control characters, which file names may contain,
+ * become \uXXXX. */
 osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_buf_clear(osh_buf *b);

@@ -1,9 +1,9 @@
-/* checked.h - inner loops over large arrays under AddressSanitizer.
+/* checked.h - speeds up inner loops over large arrays under AddressSanitizer.
  *
- * A check of each value takes ten times as long as the product. Therefore such a loop is a
- * function marked OSH_RANGES_CHECKED, which the sanitizer does not instrument, and its caller first
- * checks the ranges that the loop reads and writes with osh_check_range. Without the sanitizer both
- * do nothing. */
+ * The sanitizer's check of each value takes ten times as long as the multiplication in such a loop.
+ * Therefore the loop is a function marked OSH_RANGES_CHECKED, which the sanitizer does not
+ * instrument. The caller first calls osh_check_range for the ranges that the loop reads and writes.
+ * Without the sanitizer both macros do nothing. */
 #ifndef OSH_CHECKED_H
 #define OSH_CHECKED_H
 #include <stddef.h>

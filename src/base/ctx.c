@@ -69,7 +69,8 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    osh_kept_drop(&sh->kept, 0); // so that used and kept bytes together stay within used_peak
+    osh_kept_drop(&sh->kept, 0); // drops kept pages, so that used and kept bytes together are at
+                                 // most used_peak
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;
     pthread_mutex_unlock(&sh->log.lock);

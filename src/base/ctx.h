@@ -1,4 +1,4 @@
-/* ctx.h - the inside of osh_ctx; only the files of base include it.
+/* ctx.h - declares the members of osh_ctx; only the files of src/base include this header.
  *
  *   root ──► osh_shared ◄── fork of worker 0, 1, ... (made with the pool)  ◄── osh_ctx_fork
  *
@@ -17,26 +17,27 @@ typedef struct osh_log_state {
     pthread_mutex_t lock;
     osh_log_level level;
     int mode;          // osh_progress_mode; AUTO is already resolved
-    bool tty;          // one live line, redrawn in place
+    bool tty;          // stderr is a terminal: one live line is redrawn there
     bool colour;       // the live line has colours
     bool line_open;    // the live line is on the screen
     char line[512];    // text of the live line, to redraw it after a message
     int drawn;         // columns that the live line occupies
-    double last_shown; // seconds
+    double last_shown; // osh_now when the last line was shown, seconds
     double start;      // osh_now at osh_ctx_new or osh_ctx_anew
-    double t0, work0;  // time and work_done at which the ETA begins to count
+    double t0, work0;  // t0: time from which the ETA is computed; work0: work_done at t0
     double last_work;
     bool counting;    // t0 is set
     int fd;           // own: descriptor of the log file; -1: none
     char *command;    // own: the command, first line of a log file; NULL: not set
     osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
     void *hears_user;
-    osh_progress_fn told; // called for each progress report; NULL: no callback
+    osh_progress_fn told; // called with each progress report; NULL: no callback
     void *told_user;
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;
-typedef struct osh_open_scope { // a stage that this thread is in
+typedef struct osh_open_scope { // a stage of the profile that has begun on this thread and not
+                                // ended
     int row;       // row of the profile
     bool records;  // the start record of the stage is in the file
     double start;  // seconds since the profile's start
@@ -63,7 +64,7 @@ typedef struct osh_kept {
     size_t bytes; // bytes of all kept blocks
     uint64_t clock;
     int n_sizes, n_extents;
-    osh_kept_size sizes[OSH_KEPT_SIZES];  // each has at least one block
+    osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
     osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
 } osh_kept;
 
@@ -80,7 +81,8 @@ typedef struct osh_shared {
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
-    bool (*give)(void *user);  // set before give_above, so that a reader of give_above finds it
+    bool (*give)(void *user);  // set before give_above, so that a thread that reads give_above
+                               // finds `give`
     void *give_user;
     /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
      * larger. */
@@ -88,7 +90,7 @@ typedef struct osh_shared {
     _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
-    _Atomic bool interrupted; // lock-free, because a signal handler sets it
+    _Atomic bool interrupted; // lock-free, because a signal handler sets this flag
     osh_log_state log;
     osh_profile *profile; // own; NULL: not started yet
     osh_pool *pool;       // own
@@ -97,7 +99,8 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh;            // own if root is true
-    bool root, alone, inlined; // root: made by osh_ctx_new; inlined: set by osh_ctx_inline
+    bool root, alone, inlined; // root: made by osh_ctx_new; alone: set by osh_ctx_alone; inlined:
+                               // set by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // class of the allocations of this context

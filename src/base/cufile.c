@@ -1,4 +1,4 @@
-/* cufile.c - calls NVIDIA's cuFile. The types are those of its reference. */
+/* cufile.c - calls NVIDIA's cuFile. The types agree with cuFile's API reference. */
 #include "base/cufile.h"
 #include "base/library.h"
 
@@ -26,7 +26,7 @@ static struct {
     ssize_t (*read)(void *handle, void *base, size_t n_bytes, off_t at, off_t to);
 } cufile;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried, is_open; // protected by lock
+static bool tried, is_open; // protected by `lock`
 static char missing[256];   // reason why the library is not open
 
 #define AT(field) offsetof(__typeof__(cufile), field)

@@ -7,16 +7,17 @@ extern "C" {
 #endif
 #include "base/base.h"
 
-/* Opens the library and its driver once for the process, which must have a CUDA context and must
- * not fork afterwards. On failure returns false and writes to why [room] what is missing. */
+/* Opens the library and its driver once for the process. The process must have a CUDA context and
+ * must not fork afterwards. On failure returns false and writes the reason to why [room]. */
 bool osh_cufile_open(osh_ctx *cx, char *why, size_t room);
-/* True if nvidia-fs is loaded; without it the library may use host memory. */
+/* True if the kernel module nvidia-fs is loaded. Without this module cuFile may read through host
+ * memory. */
 bool osh_cufile_has_module(void);
 
-/* All functions below require an open library. Their result is 0 or a number of bytes on success,
- * -1 with errno set, or the library's error code as a negative number below -1. */
-/* Registers the file of `fd` and sets *handle. `fd` was opened with O_DIRECT and stays open as long
- * as the handle exists. */
+/* The functions below require a successful osh_cufile_open. They return 0 or a number of bytes on
+ * success, -1 with errno set, or cuFile's error code as a negative number below -1. */
+/* Registers the file of `fd` and sets *handle. The caller opens `fd` with O_DIRECT, and closes it
+ * after osh_cufile_deregister. */
 int64_t osh_cufile_register(void **handle, int fd);
 void osh_cufile_deregister(void *handle);
 int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory that many reads use
@@ -24,7 +25,7 @@ void osh_cufile_unlock(void *base);
 /* Reads bytes [at, at + n_bytes) of the file to base + to. The call may read fewer bytes, like
  * read(2). Any thread that uses the GPU may call it. */
 int64_t osh_cufile_read(void *handle, void *base, size_t n_bytes, int64_t at, int64_t to);
-/* Returns the meaning of a negative result: such as "the file system does not take it (cuFile
+/* Returns the meaning of a negative result, such as "the file system does not take it (cuFile
  * 5008)". */
 const char *osh_cufile_text(int64_t result, char *to, size_t room);
 #ifdef __cplusplus

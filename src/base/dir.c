@@ -48,7 +48,8 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    char *p = osh_strdup(cx, path); // own: the path, cut at one slash after the other
+    char *p = osh_strdup(cx, path); // own: a copy of the path, which the loop cuts at one slash
+                                    // after the other
     if (!p) return OSH_E_NOMEM;
 
     for (size_t i = 1;; i++) {
@@ -127,7 +128,7 @@ static osh_status tree_remove(osh_ctx *cx, const char *path)
 
     if (lstat(path, &st)) {
         if (errno != ENOENT) OSH_TRY(path_fail(cx, "remove", path));
-        goto done; // already removed
+        goto done; // another process has already removed the directory
     }
     if (!S_ISDIR(st.st_mode)) {
         if (unlink(path)) OSH_TRY(path_fail(cx, "remove", path));
@@ -151,7 +152,7 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path)
     return tree_remove(cx, path);
 }
 
-/* Writes the path of the directory that contains `path` to `to`. Returns false if it is too
+/* Writes the path of the directory that contains `path` to `to`. Returns false if that path is too
  * long. */
 static bool path_parent(char *to, size_t room, const char *path)
 {
@@ -171,7 +172,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 
     do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    /* A directory without permission to read cannot be opened; this is no error. */
+    /* A directory that this user may not read cannot be opened; this is no error. */
     if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
@@ -184,7 +185,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    /* The kernel has already refused such a long name. */
+    /* The kernel refuses such a long name earlier, so this is no error. */
     if (!path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
@@ -205,9 +206,10 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
     return osh_sprintf(cx, "%s%s%s", dir, n == 0 || dir[n - 1] == '/' ? "" : "/", name);
 }
 
-enum { MAX_LINKS = 40 }; // the limit of the kernel
+enum { MAX_LINKS = 40 }; // the kernel's limit
 
-/* Returns the path that a link at path points to. *out: own; NULL if path is not a link. */
+/* Sets *out to the path to which the link at `path` points, or to NULL if `path` is not a link.
+ * *out: own. */
 static osh_status link_target(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -247,7 +249,7 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
-    if (dots) { // a path that ends in dots does not end in a name
+    if (dots) { // `path` ends in "." or "..", which is not a name
         if (!realpath(at, real)) OSH_TRY(path_fail(cx, "look at", at));
         osh_free(cx, at);
         if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);
@@ -274,7 +276,7 @@ int64_t osh_disk_free(const char *path)
 
     if (strlen(path) >= sizeof at) return -1;
     strcpy(at, path);
-    /* The path does not exist yet: uses the directory in which it will be made. */
+    /* If the path does not exist yet, uses the directory in which it will be made. */
     while (statvfs(at, &v)) {
         if (errno != ENOENT || !path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);

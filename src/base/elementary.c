@@ -1,11 +1,12 @@
-/* elementary.c - exp and log by range reduction and Taylor series, erfc by a Chebyshev series.
+/* elementary.c - computes exp and log by range reduction and Taylor series, erfc by a Chebyshev
+ * series.
  *
  *   exp   x = n ln 2 + r, |r| <= ln 2 / 2
- *         e^x = 2^n (1 + r + r^2/2! + ... + r^13/13!), the rest is under 5e-18
+ *         e^x = 2^n (1 + r + r^2/2! + ... + r^13/13!), error below 5e-18
  *   log   x = 2^k m, sqrt(1/2) <= m < sqrt 2
  *         log m = 2 atanh s = 2 (s + s^3/3 + ... + s^21/21), s = (m - 1) / (m + 1)
  *   erfc  x >= 0: t e^(-x^2) C(2t - 1), t = 2 / (2 + x),
- *         C the Chebyshev series of erfc(x) e^(x^2) / t
+ *         where C is the Chebyshev series of erfc(x) e^(x^2) / t
  *
  * The constants were computed with mpmath at 200 bits. */
 #include "base/elementary.h"
@@ -14,7 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static const double ln2_hi = 0x1.62e42fefap-1; // has 36 significant bits, so n * ln2_hi is exact
+static const double ln2_hi = 0x1.62e42fefap-1; // 36 significant bits, so the product n * ln2_hi is
+                                               // exact
 static const double ln2_lo = 0x1.cf79abc9e3b3ap-40;
 
 static double f64_of_bits(uint64_t u)
@@ -39,7 +41,8 @@ double osh_math_exp(double x)
     static const double c[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
                                1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
                                1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to a whole number
+    const double round = 6755399441055744.0; // 1.5 * 2^52: a double plus this number is rounded to
+                                             // a whole number
     if (x != x) return x;
     if (x < -746) return 0;
     if (x > 709.79) return INFINITY;
@@ -64,7 +67,8 @@ double osh_math_log(double x)
     if (m > 1.41421356237309504880) m *= 0.5, k++;
     double f = m - 1, s = f / (2 + f), z = s * s, p = 0;
     for (int i = 21; i >= 3; i -= 2) p = (p + 1.0 / i) * z;
-    /* log m = f - f^2/2 + s (f^2/2 + 2 (z/3 + ...)): f is exact, so little is lost near 1 */
+    /* log m = f - f^2/2 + s (f^2/2 + 2 (z/3 + ...)), f = m - 1: f is exact, so little precision is
+     * lost near x = 1 */
     double square = 0.5 * f * f;
     return k * ln2_hi + (f - (square - (s * (square + 2 * p) + k * ln2_lo)));
 }
@@ -93,7 +97,7 @@ double osh_math_erfc(double x)
     return x < 0 ? 2 - tail : tail;
 }
 
-/* Uses cos(pi u) = sin(pi (1/2 - u)) and the Taylor series of sin. */
+/* Computes cos(pi u) = sin(pi (1/2 - u)) by the Taylor series of sin. */
 double osh_math_cos_pi(double u)
 {
     double x = M_PI * (0.5 - u), term = x, sum = x;

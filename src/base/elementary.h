@@ -1,9 +1,9 @@
-/* elementary.h - exp, log, power and erfc without the C library: IEEE additions, multiplications,
- * divisions and bit moves only, so every C library, compiler and instruction set gives the same
- * bits. (sqrt, floor and ceil are exact in any library.)
+/* elementary.h - computes exp, log, power, erfc and cos without the C library. It uses only IEEE
+ * additions, multiplications, divisions and bit operations, so every C library, compiler and
+ * instruction set gives the same bits. (sqrt, floor and ceil are exact in any library.)
  *
- * Errors against the true value, measured by tests/unit/test_elementary.c: exp and log 1 unit in
- * the last place of a double; pow a relative 1e-14, erfc 1e-13. */
+ * Errors that tests/unit/test_elementary.c measures: exp and log 1 unit in the last place of a
+ * double; pow 1e-14 and erfc 1e-13, relative. */
 #ifndef OSH_ELEMENTARY_H
 #define OSH_ELEMENTARY_H
 

@@ -1,15 +1,15 @@
-/* error.c - the error text of a context: the first message, then "; while ..." notes, in a fixed
- * buffer. It also keeps the request to interrupt.
+/* error.c - manages the error text of a context: the first message, then "; while ..." notes, in a
+ * buffer of fixed size. The file also has the functions that set and read the request to interrupt.
  *
- * Nothing here allocates once the context exists, so that running out of memory can be reported. */
+ * These functions allocate nothing, so that they can report that memory ran out. */
 #include "base/ctx.h"
 #include "base/quote.h"
 
 #include <string.h>
 #include <time.h>
 
-/* Appends "<lead><message>"; a text that does not fit ends in "...". The message becomes one line
- * without control characters, because names and contents of files may hold any. */
+/* Appends "<lead><message>"; a text that does not fit ends in "...". Control characters and line
+ * ends of the message are escaped, because file names and contents may hold any bytes. */
 static void error_append(osh_ctx *cx, const char *lead, const char *fmt, va_list ap)
 {
     size_t room = sizeof cx->text - cx->n_text;

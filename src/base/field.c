@@ -1,5 +1,5 @@
-/* field.c - parses texts into the members that a field table describes. Every error says what was
- * wanted and what was found. */
+/* field.c - parses texts into the members that a field table describes. Every error message has the
+ * expected and the actual text. */
 #include "base/field.h"
 #include "base/number.h"
 
@@ -42,14 +42,15 @@ static osh_status field_refuse(osh_ctx *cx, const osh_field *f, const char *want
 
 static bool field_in_range(const osh_field *f, double v)
 {
-    return !field_has_range(f) || (v >= f->min && v <= f->max); // false for NaN
+    return !field_has_range(f) || (v >= f->min && v <= f->max); // false for NaN if the field has a
+                                                                // range
 }
 
 static bool starts_number(const char *s)
 {
     if (*s == '-' || *s == '+') s++;
     if (*s == '.') s++;
-    return isdigit((unsigned char)*s); // rejects spaces, "nan" and "inf"
+    return isdigit((unsigned char)*s); // excludes spaces, "nan" and "inf"
 }
 
 static bool parse_int(const char *s, int64_t *v)
@@ -64,8 +65,8 @@ static bool parse_int(const char *s, int64_t *v)
 bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
-    if (!starts_number(s) || strpbrk(s, "xX")) return false; // a hexadecimal number is a typing
-                                                             // error
+    if (!starts_number(s) || strpbrk(s, "xX")) return false; // a hexadecimal number is refused as a
+                                                             // mistake
     *v = strtod(s, &end);
     return end != s && !*end && isfinite(*v);
 }
@@ -82,7 +83,7 @@ static bool parse_bool(const char *s, bool *v)
 }
 
 /* Parses a number of bytes: 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number counts bytes.
- * Upper and lower case are equal. */
+ * The unit may be in upper or lower case. */
 bool osh_text_is_bytes(const char *s, int64_t *v)
 {
     static const char *const units[] = {"",   "B",   "KB",  "MB",  "GB",  "TB",
@@ -112,7 +113,7 @@ bool osh_text_is_bytes(const char *s, int64_t *v)
 
     errno = 0;
     whole = strtoll(s, &end, 10);
-    /* Whole numbers are computed exactly. */
+    /* A whole number is computed without floating point. */
     if (end == s + n) return !errno && !__builtin_mul_overflow(whole, factor, v);
     double x = strtod(s, &end);
     if (end != s + n || x * (double)factor >= 9.2e18) return false;
@@ -157,8 +158,8 @@ done:
     return rc;
 }
 
-/* Returns the length up to the next comma. A comma in (), [] or {}, or after a backslash, is part
- * of the pattern. */
+/* Returns the length of the text before the next comma. A comma in (), [] or {}, or after a
+ * backslash, is part of the item, which may be a regular expression. */
 static size_t item_length(const char *text)
 {
     int depth = 0;
@@ -241,7 +242,7 @@ static void field_zero(const osh_field *f, void *object)
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
 {
     osh_status rc = OSH_OK;
-    /* All members are set first, so that the object can be freed after a failure. */
+    /* First all members get zero, so that the object can be freed after a failure. */
     for (const osh_field *f = fields; f->name; f++) field_zero(f, object);
     for (const osh_field *f = fields; f->name; f++)
         if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));

@@ -1,5 +1,5 @@
-/* field.h - describes options in tables: one row is one flag, recipe key, op attribute or config
- * key, with its range and its text. */
+/* field.h - describes options in tables: each row has the name, range, default and help text of one
+ * flag, recipe key, op attribute or config key. */
 #ifndef OSH_FIELD_H
 #define OSH_FIELD_H
 #include "base/base.h"
@@ -10,9 +10,9 @@ typedef enum {
     OSH_F_BOOL,  // bool
     OSH_F_STR,   // char *, own; may be NULL
     OSH_F_STRS,  // osh_strs
-    OSH_F_BYTES  // int64_t; the text is such as 20GB (decimal) or 512MiB
+    OSH_F_BYTES  // int64_t; text such as 20GB (decimal) or 512MiB
 } osh_field_type;
-typedef enum { // use of the file or directory that an option names
+typedef enum { // use of the file or directory that an option's value names
     OSH_PATH_NONE,
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced
@@ -27,7 +27,8 @@ typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
-    const char *name; // recipe spelling, with underscores; the flag is --name with dashes
+    const char *name; // spelling in a recipe, with underscores; on the command line: --name, with
+                      // dashes
     osh_field_type type;
     size_t offset;
     const char *dflt; // default value as text; NULL: zero
@@ -35,26 +36,26 @@ typedef struct osh_field {
     const char *doc;
     const char *alias;  // another flag name, or NULL
     const char *values; // allowed values of OSH_F_STR as "a|b|c"; NULL: any text
-    /* Title of the group that begins with this row in the help. NULL: the group of the row
-     * above. */
+    /* Title of the group of options that begins with this row in the help. NULL: the row belongs to
+     * the group of the row above. */
     const char *group;
     const char *brief; // line of text in the help; NULL: the help lists only the name
-    osh_path_use path; // use of the path, if the text names a file or a directory
+    osh_path_use path; // use of the path; only for a value that is the path of a file or directory
 } osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
-/* Sets the member of object from text. OSH_F_STRS: appends the items, which are separated by commas
- * outside of brackets. OSH_F_STR: text NULL sets NULL. */
+/* Sets the member of `object` that the row describes from `text`. For OSH_F_STRS, appends the
+ * items, which are separated by commas outside of brackets. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables together
+enum { OSH_MAX_GIVEN = 192 }; // more than any two tables have together
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views
     size_t n;
 } osh_given;
-/* Records that an option was given this value. Fails if it was given before and is not a list.
- * shown: its name in the message, such as "--dataset". */
+/* Records that an option was given this value. Fails if the option was given before and is not a
+ * list. shown: name of the option in the message, such as "--dataset". */
 osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown,
                           const char *value);
 /* Finds a row by name or alias; '-' and '_' are equal. NULL: not found. */

@@ -1,6 +1,6 @@
 /* file.c - reads and writes files. Loops continue after a short transfer or a signal. Each failure
- * names the path and the operating system's reason. Whole files appear under their name complete or
- * not at all. */
+ * names the path and the operating system's reason. A function that writes a whole file renames a
+ * temporary file, so a file with the final name is always complete. */
 #include "base/at.h"
 #include "base/file_impl.h"
 #include "base/ctx.h"
@@ -22,14 +22,16 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
                     strerror_r(errno, why, sizeof why));
 }
 
-/* open(2) of a pipe waits until another process opens its other end. With O_NONBLOCK it does not
- * wait; if no process reads the pipe, opening it for writing fails. */
+/* Opens a file with O_NONBLOCK, because otherwise open(2) of a pipe waits until another process
+ * opens the other end. With O_NONBLOCK it does not wait; opening a pipe for writing fails if no
+ * process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
     do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // later writes wait again
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // removes O_NONBLOCK, so
+                                                                       // that later writes wait
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -69,8 +71,8 @@ done:
     return rc;
 }
 
-/* Opens a regular file: a pipe or a device may never end, and opening it can have effects. O_PATH
- * allows any kind. */
+/* Opens a file that must be regular, because a pipe or a device may never end, and opening one can
+ * have effects. With O_PATH the file may be of any kind. */
 static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, int flags,
                                  const char *what)
 {
@@ -83,7 +85,8 @@ static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, 
     if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(file_check_kind(cx, &st, what, path));
     if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st))
         OSH_TRY(osh_file_fail(cx, what, path));
-    /* The file may have been replaced since it was checked. */
+    /* Checks the open file again, because another process may have replaced the file after the
+     * first check. */
     if (!(flags & O_PATH)) OSH_TRY(file_check_kind(cx, &st, what, path));
     *out = f, f = NULL;
 done:
@@ -139,7 +142,8 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    if (f->fd >= 0) close(f->fd); // no error is lost: data that must be safe was synced before
+    if (f->fd >= 0) close(f->fd); // close reports no error: data that must be safe was synced
+                                  // before
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
     osh_free(cx, f);
@@ -175,14 +179,13 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
     return OSH_OK;
 }
 
-/* DIRECT_ALIGN: alignment of memory, offset and size. DIRECT_LEAST: least bytes of a read for which
- * direct access is used. */
+/* DIRECT_ALIGN: alignment of memory, offset and size, bytes. DIRECT_LEAST: fewest bytes of a read
+ * for which direct access is used. */
 enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 };
 
-typedef struct scan { // state of a read of n bytes of f from `offset` on, which `fn` gets piece by
-                      // piece
+typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the bytes piece by piece
     osh_file *f;
-    char *room;       // aligned [room_bytes]
+    char *room;       // aligned buffer of room_bytes bytes
     size_t room_bytes, n, got;
     int64_t offset;
     void (*fn)(void *user, const void *p, size_t n);
@@ -199,7 +202,8 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno == EINVAL) return OSH_OK; // direct access fails despite the flag
+        if (k < 0 && errno == EINVAL) return OSH_OK; // the file system refuses direct access
+                                                     // despite O_DIRECT
         if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
@@ -207,7 +211,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
             s->got = (size_t)(to_end - s->offset);
             atomic_fetch_add(&cx->sh->read_bytes, to_end - from);
         }
-        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // the file ends
+        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // end of the file
         at += k;
     }
     return OSH_OK;
@@ -275,7 +279,7 @@ void osh_file_use_direct(osh_file *f)
     char path[64]; // path of the open file in /proc, also valid if the file was renamed
     int mode = fcntl(f->fd, F_GETFL) & O_ACCMODE;
     snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
-    /* < 0: the file system has no direct access */
+    /* -1: the file system has no direct access */
     if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT);
 }
 
@@ -298,9 +302,11 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
-        if (k <= 0) break; // direct access fails despite the flag, or the file ends
+        if (k <= 0) break; // the file system refuses direct access despite O_DIRECT, or the file
+                           // ends
         have += (size_t)k;
-        if (k % OSH_BLOCK_BYTES) break; // the rest goes through the page cache, or the file ends
+        if (k % OSH_BLOCK_BYTES) break; // the remaining bytes are read through the page cache, or
+                                        // the file ends
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;
     atomic_fetch_add(&cx->sh->read_bytes, (int64_t)got);
@@ -321,7 +327,7 @@ osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, siz
             pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "write", f->path);
-        if (k <= 0) break; // direct access fails despite the flag
+        if (k <= 0) break; // the file system refuses direct access despite O_DIRECT
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
         if (k % OSH_BLOCK_BYTES) break;
@@ -338,7 +344,7 @@ osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)
     do rc = fallocate(f->fd, 0, 0, (off_t)n_bytes);
     while (rc && errno == EINTR);
     if (!rc) return OSH_OK;
-    /* The file system has no such call: check the free space, set the size. */
+    /* The file system has no fallocate: checks the free space and sets the size. */
     if (errno == EOPNOTSUPP || errno == ENOSYS) {
         int64_t room = osh_disk_free(f->path), have = osh_file_bytes(f);
         errno = ENOSPC;
@@ -401,7 +407,8 @@ static osh_stamp stamp_of(const struct stat *st)
                    .ctime_ns = timespec_ns(st->st_ctim),
                    .inode = (uint64_t)st->st_ino,
                    .device = (uint64_t)st->st_dev};
-    /* The clock of a file server may differ. */
+    /* The difference may be negative, because the clock of a file server may differ from the local
+     * clock. */
     s.fresh = llabs(timespec_ns(now) - s.ctime_ns) < TICK_NS;
     return s;
 }

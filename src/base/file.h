@@ -4,9 +4,9 @@
 #define OSH_FILE_H
 #include "base/base.h"
 
-/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0 to 2: if the process
- * has these closed, its messages would be written into the file. Returns < 0 and sets errno on
- * failure. */
+/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0 to 2, because a
+ * process in which these are closed would write its messages into the file. Returns < 0 and sets
+ * errno on failure. */
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
@@ -14,47 +14,48 @@ osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // re
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // for reading and
                                                                            // writing; an existing
                                                                            // file becomes empty
-/* Creates a temporary file, locked until it is closed. The file is new: it follows no link and
- * replaces no other user's file. A leftover of a killed process is removed first: a regular file of
- * this user (for root: of any user) with one name that no process has locked. Anything else at path
- * is an error. */
+/* Creates a temporary file and locks it until it is closed. Never follows a link and never replaces
+ * a file of another user. First removes a file that a killed process left: a regular file of this
+ * user (for root: of any user) with one hard link that no process has locked. Anything else at
+ * `path` is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
-/* Opens a file for reading and writing. It must exist. */
+/* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
-/* Opens a file for reading and writing and keeps its content. Creates it if it is missing. */
+/* Opens a file for reading and writing and keeps its content. Creates the file if it is missing. */
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path);
-/* Holds a file, a directory or a link without access to its bytes, for osh_file_is_at only. While
- * it is held no other file gets its inode. */
+/* Opens a file, a directory or a link without access to its bytes, for osh_file_is_at only. Until
+ * osh_file_close no other file gets the same inode number. */
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
 /* Reads all n bytes or fails. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
-/* Reads all n bytes past the page cache, if the file system supports it and n is at least 1 MiB: a
- * file that is read once does not evict files that are read often. Allocates a little more than
- * OSH_DIRECT_BYTES of host memory during the call. */
+/* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
+ * MiB: a file that is read once then evicts no file that is read often. Allocates a little more
+ * than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
-/* Reads n bytes past the page cache, like osh_file_pread_direct, and passes them to fn piece by
- * piece. */
+/* Reads n bytes like osh_file_pread_direct and passes them to fn piece by piece. */
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 
-/* Direct access without a copy: blocks of OSH_BLOCK_BYTES move between the disk and memory with the
- * same alignment. If the file system has no direct access, or osh_file_use_direct was not called,
- * the same calls use the page cache. */
+/* Direct access (O_DIRECT) moves blocks of OSH_BLOCK_BYTES between the disk and aligned memory
+ * without a copy in the page cache. If the file system has no direct access, or osh_file_use_direct
+ * was not called, the functions below use the page cache. */
 enum { OSH_BLOCK_BYTES = 4096 };
-/* Opens a second descriptor; call it once, before other threads use f. */
+/* Opens a second descriptor of f for direct access. The caller calls this once, before other
+ * threads use f. */
 void osh_file_use_direct(osh_file *f);
-/* The second descriptor, valid while f is open; < 0: none. */
+/* Returns the descriptor for direct access, valid while f is open; < 0: none. */
 int osh_file_direct_fd(const osh_file *f);
-/* Returns the bytes of the whole aligned blocks that can hold n bytes at any offset. */
+/* Returns the bytes of a buffer of whole blocks that can hold n bytes of a file from any offset. */
 size_t osh_file_room(size_t n);
-/* Returns the first aligned block in an allocation that has OSH_BLOCK_BYTES more than needed. */
+/* Returns the first aligned address in the allocation p, which has OSH_BLOCK_BYTES more than
+ * needed. */
 void *osh_file_align(void *p);
-/* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. room is aligned and has osh_file_room(n)
+/* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. `room` is aligned and has osh_file_room(n)
  * bytes. */
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset);
 /* Writes n bytes. `from` has the alignment of the offset: (uintptr_t)from % OSH_BLOCK_BYTES ==
@@ -70,20 +71,20 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f);
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 /* Locks the whole file for this process until it is closed. *taken is false if another process or
- * another osh_file of this process has the lock. A forked child does not get the lock: f is closed
- * in it. */
+ * another osh_file of this process has the lock. A forked child does not get the lock: fork closes
+ * f in the child. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
-/* True if `path` names the open file itself, and not a link to it. */
+/* True if `path` is the path of the open file f, and not of a link to f. */
 bool osh_file_is_at(const osh_file *f, const char *path);
-/* Identifies the state of a file without reading it. */
+/* Identifies the state of a file without reading the content. */
 typedef struct osh_stamp {
     int64_t n_bytes, mtime_ns, ctime_ns;
     uint64_t inode, device;
-    bool fresh; // changed so recently that another change could get the same time
+    bool fresh; // changed so recently that a second change could get the same time
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
-/* Waits until the stamp of the file would not be fresh, at most 0.1 s. */
+/* Waits, at most 0.1 s, until a stamp of the file is not fresh. */
 osh_status osh_path_settle(osh_ctx *cx, const char *path);
 /* True if both are the same state of the same file. */
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
@@ -95,7 +96,7 @@ void osh_file_forget_part(osh_file *f, int64_t offset, size_t n);
 /* Reads a whole file. *out: own, n bytes followed by a NUL. max_bytes 0: no limit. */
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path,
                              size_t max_bytes);
-/* Writes a whole file: temporary name, fsync, rename. */
+/* Writes a whole file under a temporary name, syncs and renames it. */
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
 /* Writes a whole file like osh_file_write_all. `fill` writes its content piece by piece. */
 osh_status osh_file_write_by(osh_ctx *cx, const char *path,
@@ -104,14 +105,14 @@ osh_status osh_file_write_by(osh_ctx *cx, const char *path,
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
-osh_status osh_file_remove(osh_ctx *cx, const char *path); // no error if it does not exist
+osh_status osh_file_remove(osh_ctx *cx, const char *path); // a missing file is no error
 bool osh_dir_exists(const char *path);
-/* Makes a directory and its missing parents. No error if it exists. */
+/* Makes a directory and its missing parents. An existing directory is no error. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
 /* Lists the names in a directory, sorted by bytes. *names: own, freed with osh_strings_free. */
 osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
-/* Removes a directory and everything in it. No error if it does not exist. */
+/* Removes a directory and everything in it. A missing directory is no error. */
 osh_status osh_dir_remove(osh_ctx *cx, const char *path);
 osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the list of names in the
                                                               // directory
@@ -119,15 +120,15 @@ osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the direc
 /* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
-/* Resolves the links at the end of path and removes trailing slashes. *out: own. The path need not
- * exist yet. */
+/* Sets *out (own) to `path` without trailing slashes and with its last part resolved if that is a
+ * link. `path` need not exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
 /* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);
-int64_t osh_disk_free(const char *path); // free bytes on the disk where path is or will be; < 0:
-                                         // unknown
+int64_t osh_disk_free(const char *path); // free bytes on the disk that holds or will hold `path`; <
+                                         // 0: unknown
 
-typedef struct osh_io_counts { // bytes that all osh_file_* calls have moved
+typedef struct osh_io_counts { // bytes that all osh_file_* functions have read and written
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

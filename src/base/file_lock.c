@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The files that this process has locked. flock(2) locks an open file, which a forked child shares,
- * so the lock would last as long as the child has it open. Therefore fork(2) closes these files in
- * the child. exec closes them anyway. */
+/* The files that this process has locked. A forked child shares open files, and with them the locks
+ * of flock(2), so a lock would last until the child closes the file. Therefore a handler of fork(2)
+ * closes the locked files in the child. exec closes them anyway. */
 static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
@@ -36,8 +36,8 @@ static void locks_watch_fork(void)
     pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child);
 }
 
-/* The file is closed before the list is unlocked. A fork between the two would pass the lock to the
- * child. */
+/* Closes the file while the mutex of the list is held, because a fork between the two steps would
+ * pass the file's lock to the child. */
 void osh_file_unlock(osh_file *f)
 {
     pthread_mutex_lock(&locks.mutex);
@@ -46,7 +46,8 @@ void osh_file_unlock(osh_file *f)
         *at = f->next_locked;
         break;
     }
-    flock(f->fd, LOCK_UN); // a child forked just now may have it open for some microseconds more
+    flock(f->fd, LOCK_UN); // unlocks now, because a child of a running fork may have the file open
+                           // for some microseconds
     close(f->fd);
     f->fd = -1, f->locked = false;
     pthread_mutex_unlock(&locks.mutex);
@@ -56,21 +57,21 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    pthread_mutex_lock(&locks.mutex); // the list is locked first: a fork between flock and the list
-                                      // would pass the lock to the child
+    pthread_mutex_lock(&locks.mutex); // locked first, because a fork between flock and the change
+                                      // of the list would pass the file's lock to the child
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;
     if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
     pthread_mutex_unlock(&locks.mutex);
-    /* A file system without locks also gives the lock. */
+    /* On a file system without locks the result is also "locked". */
     *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS;
     errno = why;
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
 }
 
-/* Returns what the file at a path is, or NULL if it may be a leftover of a killed process of this
- * user. */
+/* Returns a text that describes the file of `st`, such as "a directory", or NULL if a killed
+ * process of this user may have left the file. */
 static const char *foreign_text(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode)) return "a symbolic link";
@@ -80,8 +81,8 @@ static const char *foreign_text(const struct stat *st)
     return geteuid() && st->st_uid != geteuid() ? "another user's file" : NULL;
 }
 
-/* Removes the leftover of a killed process at path: a regular file of this user with one name that
- * no process has locked. */
+/* Removes the file at `path` that a killed process left: a regular file of this user with one hard
+ * link that no process has locked. Fails if there is anything else. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -98,7 +99,7 @@ static osh_status leftover_remove(osh_ctx *cx, const char *path)
                  "cannot create %s: %s is there, want nothing, or a file that a killed run left",
                  path, foreign_text(&st));
     if ((f->fd = osh_fd_open(path, O_RDWR | O_NOFOLLOW)) < 0) {
-        /* ENOENT: the process that made it has renamed it */
+        /* ENOENT: the process that made the file has already renamed it */
         if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path));
         goto done;
     }
@@ -125,7 +126,8 @@ osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *pa
         if (f->fd < 0 && errno != EEXIST) OSH_TRY(osh_file_fail(cx, "create", path));
         if (f->fd >= 0) OSH_TRY(osh_file_lock(cx, f, &taken));
         if (taken && osh_file_is_at(f, path)) *out = f, f = NULL; // give
-        /* Another process made the file first, or removed this one as a leftover. */
+        /* Another process made the file first, or removed the new file before this process locked
+         * it. */
         osh_file_close(cx, f), f = NULL;
     }
     if (!*out)

@@ -1,6 +1,6 @@
-/* foreign.c - the tables of foreign words: from the command lines of auto-round, GPTQModel,
- * llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and arguments of transformers and LLM Compressor
- * that are not flags here. */
+/* foreign.c - has the tables of words of other tools: from the command lines of auto-round,
+ * GPTQModel, llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo, and arguments of transformers and LLM
+ * Compressor that are not flags of this program. */
 #include "base/foreign.h"
 
 #include <ctype.h>
@@ -111,7 +111,7 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "gpu", "want --device cuda or cuda:N"},
     {OSH_FOREIGN_FLAG, "num_gpus", ONE_GPU},
     {OSH_FOREIGN_FLAG, "cpu", "want --device cpu"},
-    {OSH_FOREIGN_FLAG, "device_map", "want --device; budgets decide what rests where"},
+    {OSH_FOREIGN_FLAG, "device_map", "want --device; budgets decide where values are stored"},
     {OSH_FOREIGN_FLAG, "tensor_parallel_size", ONE_GPU},
     {OSH_FOREIGN_FLAG, "tp", ONE_GPU},
     {OSH_FOREIGN_FLAG, "max_memory", "want --host-memory and --device-memory"},

@@ -65,7 +65,8 @@ done:
     return rc;
 }
 
-/* True if the absolute path `real` or a directory above it is dir. Shortens `real`. */
+/* True if the absolute path `real`, or a directory that contains it, is the directory of `dir`.
+ * Cuts the text `real`. */
 static bool path_has_above(char *real, const struct stat *dir)
 {
     struct stat st;

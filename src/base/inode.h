@@ -1,4 +1,4 @@
-/* inode.h - tells what is at a path itself, without following links, and compares paths. */
+/* inode.h - finds the kind of file at a path, without following links, and compares paths. */
 #ifndef OSH_INODE_H
 #define OSH_INODE_H
 #include "base/base.h"
@@ -13,15 +13,15 @@ typedef enum {
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names, n_bytes; // names (more than 1 with hard links) and bytes of a file
+    int64_t n_names, n_bytes; // number of hard links, and bytes, of the file
 } osh_inode;
 
-osh_inode osh_inode_at(const char *path); // OSH_INODE_OTHER if lstat is refused
+osh_inode osh_inode_at(const char *path); // returns kind OSH_INODE_OTHER if lstat fails
 const char *osh_inode_text(const osh_inode *p); // such as "a symbolic link"
 /* Returns the absolute path without links. Parts that do not exist yet are appended as given. *out:
  * own. */
 osh_status osh_path_real(osh_ctx *cx, char **out, const char *path);
-/* Sets *inside to true if path is dir or is inside it, also through links and mounts. Neither need
- * exist. */
+/* Sets *inside to true if `path` is `dir` or is inside `dir`, also through links and mounts.
+ * Neither path need exist. */
 osh_status osh_path_inside(osh_ctx *cx, bool *inside, const char *path, const char *dir);
 #endif

@@ -1,5 +1,5 @@
 /* isa.c - finds the instruction sets of the CPU (CPUID, and the registers that the kernel saves),
- * and keeps the pinned one. */
+ * and stores the set that the process uses. */
 #include "base/isa.h"
 
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ bool osh_isa_parse(osh_isa *out, const char *name)
 }
 
 #if defined(__x86_64__)
-/* XCR0 bits of the registers that the kernel saves. */
+/* Bits of XCR0: registers that the kernel saves. */
 enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 };
 
 static uint32_t saved_states(void)
@@ -34,9 +34,9 @@ static uint32_t saved_states(void)
     return lo;
 }
 
-/* Returns true if the kernel permits AMX. Linux saves the tiles, 8 KiB, for a process that asks
- * (arch_prctl, since 5.16). It can refuse: if the kernel is too old, if a filter of system calls is
- * active, or if a thread's signal stack is too small. */
+/* Asks Linux to permit AMX and returns true if it does (arch_prctl, since 5.16). Linux saves the
+ * tiles (8 KiB) only for a process that asks. The call fails if the kernel is too old, if a filter
+ * of system calls is active, or if a thread's signal stack is too small. */
 static bool tiles_granted(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -61,14 +61,15 @@ osh_isa osh_isa_of_cpu(void)
     if (!bits_all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
         !bits_all(a, 1u << 5))
         return OSH_ISA_AVX512;
-    /* AMX-BF16, AMX-TILE, AMX-INT8 */
+    /* bits AMX-BF16, AMX-TILE, AMX-INT8 */
     if (!bits_all(states, STATE_AMX) || !bits_all(d7, 1u << 22 | 1u << 24 | 1u << 25))
         return OSH_ISA_AVX512_BF16;
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
-/* On Intel, vdpbf16ps does 0.65 of the operations per second that two parallel f32 multiply-adds do
- * (measured on a CPU with AMX). On AMD it does twice as many. */
+/* Returns the best set of the CPU, but OSH_ISA_AVX512 instead of OSH_ISA_AVX512_BF16 on Intel.
+ * There vdpbf16ps is slower than f32 multiply-adds (0.65 of the operations per second, measured on
+ * a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;
@@ -81,7 +82,7 @@ osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }
 osh_isa osh_isa_auto(void) { return OSH_ISA_GENERIC; }
 #endif
 
-static atomic_int used = -1; // -1: not determined yet
+static atomic_int used = -1; // set in use; -1: not determined yet
 static atomic_bool pinned;
 
 osh_isa osh_isa_used(void)

@@ -1,17 +1,17 @@
-/* isa.h - the instruction set that this process computes with: the best of the CPU, or a lower one
- * that was pinned.
+/* isa.h - the instruction set that this process uses: the fastest of the CPU, or a set that the
+ * user chose.
  *
- * The whole process has one setting, because OpenBLAS has one, and this setting chooses OpenBLAS's
- * kernels too (math/isa.h). Our own kernels give the same bytes under every set. The bytes of
- * matrix products, of libraries and our own, depend on the set. */
+ * The whole process uses one set, because OpenBLAS has one setting per process, and the set also
+ * chooses OpenBLAS's kernels (math/isa.h). The results of matrix products depend on the set. All
+ * other kernels of this program give the same bytes under every set. */
 #ifndef OSH_ISA_H
 #define OSH_ISA_H
 #include "base/base.h"
 
-typedef enum {           // each includes the sets above it
-    OSH_ISA_GENERIC,     // every x86-64 (SSE2) and every other processor
+typedef enum {           // each set includes the sets above it
+    OSH_ISA_GENERIC,     // every x86-64 (SSE2), and every other processor
     OSH_ISA_AVX2,        // also FMA and F16C
-    OSH_ISA_AVX512,      // F, BW, CD, DQ, VL
+    OSH_ISA_AVX512,      // AVX-512 F, BW, CD, DQ and VL
     OSH_ISA_AVX512_BF16, // also VNNI
     OSH_ISA_AMX,         // tiles of bf16 and of int8; the kernel must permit their use
     OSH_N_ISAS

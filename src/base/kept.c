@@ -1,8 +1,8 @@
-/* kept.c - keeps the pages of freed large blocks for later blocks: the same shapes return with each
- * batch, and the system clears each page that it gives.
+/* kept.c - keeps the pages of freed large blocks for later blocks. Each batch allocates blocks of
+ * the same sizes, and the system would clear each page that it returns.
  *
- *   sizes     freed blocks by size; the one freed last is used first: it may be in the cache
- *   extents   free ranges, neighbours joined; a block of any size is cut from them. If no block
+ *   sizes     freed blocks by size; the block freed last is used first: it may be in the cache
+ *   extents   free ranges, neighbours joined; blocks of any size are cut from them. If no block
  *             has the size and no more may be kept, blocks of the size used longest ago become
  *             extents */
 #include "base/ctx.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Bytes of a huge page. An expert's weight or Hessian is slightly larger. */
+/* Bytes of a huge page. The weight or Hessian of an expert is slightly larger. */
 enum { HUGE_BYTES = 2 << 20 };
 
 static osh_kept_size *kept_size_find(osh_kept *k, size_t n)
@@ -20,7 +20,7 @@ static osh_kept_size *kept_size_find(osh_kept *k, size_t n)
     return NULL;
 }
 
-/* Removes the block of size s that was freed last. */
+/* Removes and returns the block of size s that was freed last. */
 static void *kept_pop(osh_kept *k, osh_kept_size *s)
 {
     void *base = s->first;
@@ -44,7 +44,7 @@ static int extent_smallest(const osh_kept *k, size_t at_least)
     return best;
 }
 
-/* Cuts the last n bytes from extent i. */
+/* Cuts the last n bytes from extent i and returns them. */
 static char *extent_cut(osh_kept *k, int i, size_t n)
 {
     osh_extent *e = &k->extents[i];
@@ -108,7 +108,8 @@ void osh_kept_drop(osh_kept *k, size_t n)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* Maps n bytes; large blocks get huge pages of 2 MiB if the system gives them on request. */
+/* Maps n bytes. Requests huge pages of 2 MiB for large blocks. Returns NULL if there is no
+ * memory. */
 static void *pages_map(size_t n)
 {
     void *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -7,7 +7,7 @@
 osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *l)
 {
     osh_status rc = OSH_OK;
-    void *lib = NULL; // never closed, because its threads and data remain
+    void *lib = NULL; // never closed, because threads and data of the library remain
     for (size_t i = 0; !lib && i < 2 && l->sonames[i]; i++)
         lib = dlopen(l->sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
@@ -21,7 +21,7 @@ osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_l
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s has no %s: want that of the package %s, or a later one", l->sonames[0],
                      l->symbols[i].name, l->package);
-        /* memcpy, because ISO C has no cast from void * to a function pointer. */
+        /* memcpy is used, because ISO C has no cast from void * to a function pointer. */
         memcpy((char *)table + l->symbols[i].at, &p, sizeof p);
     }
     *handle = lib;

@@ -8,12 +8,12 @@
 
 typedef struct osh_symbol {
     const char *name;
-    size_t at; // offset of the function pointer in the table
+    size_t at; // offset of the function pointer in the caller's table
 } osh_symbol;
 
 typedef struct osh_library {
     const char *sonames[2];    // file names, tried in order; the second may be NULL
-    const char *use, *package; // texts for messages: what the library is for, and the package that
+    const char *use, *package; // texts for messages: the use of the library, and the package that
                                // has it
     const osh_symbol *symbols;
     size_t n;

@@ -1,11 +1,11 @@
-/* live.c - the live line of a terminal: as much of a job's progress as fits its width, the time
- * left first.
+/* live.c - prints the live line of a terminal: as much of a job's progress as fits the width, the
+ * remaining time first.
  *
  *   4m12s left [#####.....]  3/28 model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB
  *   err 1.8e-03     (all on one line)
  *
  * On a narrow terminal pieces are left out in this order: error, bar, rate, memory, phase, step,
- * time. A long name loses its beginning. */
+ * time. The beginning of a long name is cut. */
 #include "base/live.h"
 
 #include <stdio.h>

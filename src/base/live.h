@@ -1,4 +1,4 @@
-/* live.h - the one line that a terminal shows while a job runs. */
+/* live.h - prints the live line, the one line that a terminal shows while a job runs. */
 #ifndef OSH_LIVE_H
 #define OSH_LIVE_H
 #include "base/base.h"

@@ -1,4 +1,4 @@
-/* log.c - messages and progress on stderr, and the log file.
+/* log.c - writes messages and progress to stderr and to the log file.
  *
  * A terminal gets one live line (live.c), redrawn in place at most ten times a second. A pipe gets
  * one line per finished subgraph. In mode json every line, also a message, is one JSON object.
@@ -21,8 +21,8 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* Writes n bytes. A line is one write(2) if the system allows it: then lines of two processes do
- * not mix, and a kill leaves whole lines. */
+/* Writes n bytes, with one write(2) if the system allows it. Lines of two processes then do not
+ * mix, and a killed process leaves only whole lines. */
 static void fd_put(int fd, const char *text, size_t n)
 {
     while (n) {
@@ -36,8 +36,8 @@ static void fd_put(int fd, const char *text, size_t n)
 
 static void stderr_put(const char *text, size_t n) { fd_put(STDERR_FILENO, text, n); }
 
-/* Prints the codes that erase the live line. If the terminal was made narrower, the line has
- * wrapped into several rows. */
+/* Prints the codes that erase the live line, which may occupy several rows if the terminal was made
+ * narrower. Returns the number of bytes. */
 enum { ERASE_BYTES = 40 };
 static size_t live_erase(const osh_log_state *l, char to[ERASE_BYTES])
 {
@@ -90,7 +90,8 @@ void osh_log_colour(osh_ctx *cx, bool on)
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
-/* An argument with other characters than those of names and paths is quoted for a shell. */
+/* Stores the command as text. Quotes an argument for a shell if it has characters that are unusual
+ * in names and paths. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
 {
     osh_status rc = OSH_OK;
@@ -124,7 +125,7 @@ bool osh_log_has_file(osh_ctx *cx)
 void osh_log_close(osh_shared *sh)
 {
     char erase[ERASE_BYTES];
-    /* The live line on the screen is out of date. */
+    /* Erases the live line, because nothing will update it. */
     if (sh->log.line_open) stderr_put(erase, live_erase(&sh->log, erase));
     if (sh->log.fd >= 0) close(sh->log.fd);
 }
@@ -185,7 +186,7 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns the seconds left: the caller's value, or computed from the work done so far; < 0:
+/* Returns the seconds left: the caller's value, or a value computed from the work done so far; < 0:
  * unknown. */
 static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
@@ -195,7 +196,7 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
-        /* Work that was done before a run was resumed took no time of this run. */
+        /* Work of an earlier, killed run took no time of this run. */
         l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
@@ -204,7 +205,7 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
     return left <= 0 ? 0 : left * (now - l->t0) / (p->work_done - l->work0);
 }
 
-/* Appends a text at *n. Text that does not fit is cut. */
+/* Appends a text at to + *n and increases *n. Text that does not fit is cut. */
 static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
 {
     va_list ap;
@@ -215,7 +216,7 @@ static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
     if (*n >= room) *n = room - 1;
 }
 
-typedef struct moment { // values of a progress line that osh_progress does not have
+typedef struct moment { // values of a progress line that are not in osh_progress
     double now, left; // seconds; left < 0: unknown
     int64_t peak;     // bytes
 } moment;
@@ -329,7 +330,7 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     bool show = ((l->tty || json) ? due : own_line) || (p->finished && l->fd >= 0);
     pthread_mutex_unlock(&l->lock);
     if (!show) return;
-    /* The call takes the profile's lock, which must be taken before the log's lock. */
+    /* osh_mem_sampled_peak takes the profile's lock, which must be taken before the log's lock. */
     m.peak = osh_mem_sampled_peak(cx);
     if (m.peak < 0) m.peak = osh_rss_peak();
 

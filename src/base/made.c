@@ -17,7 +17,7 @@ static bool head_begins(const char *head, const char *with)
     return !strncmp(head, with, strlen(with));
 }
 
-/* A log begins with "     0.012 command oneshot ..." or "... begin   ". */
+/* Recognizes a log, which begins with "     0.012 command oneshot ..." or "... begin   ". */
 static bool is_log(const char *head)
 {
     const char *s = head + strspn(head, " "), *dot = s + strspn(s, "0123456789");
@@ -58,7 +58,8 @@ osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, cons
     const struct made *m = made;
     struct stat st;
     while (m->use != use) m++;
-    if (stat(path, &st)) return OSH_OK; // no file, or an error that opening it reports
+    if (stat(path, &st)) return OSH_OK; // there is no file, or opening the file will report the
+                                        // error
     if (m->streams && (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
         return OSH_OK;
     if (!S_ISREG(st.st_mode))

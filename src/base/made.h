@@ -1,12 +1,12 @@
-/* made.h - checks files that the user names before this program overwrites them: it may overwrite
- * only its own files. */
+/* made.h - checks files before this program overwrites them. The user names these files, and only
+ * files that this program wrote may be overwritten. */
 #ifndef OSH_MADE_H
 #define OSH_MADE_H
 #include "base/field.h"
 
-/* Fails if the first bytes of the file at path show that this program did not write it. No file and
- * an empty file are allowed. A profile or a log may also be a pipe or a character device such as
- * /dev/null. use: OSH_PATH_LOG, _PROFILE, _NPY or _PAGE. shown: the name of the option, such as
- * "--profile". */
+/* Fails if the first bytes of the file at `path` show that this program did not write the file. A
+ * missing or empty file is allowed. A profile or a log may also be a pipe or a character device
+ * such as /dev/null. use: OSH_PATH_LOG, _PROFILE, _NPY or _PAGE. shown: the name of the option,
+ * such as "--profile". */
 osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, const char *path);
 #endif

@@ -14,7 +14,7 @@ char osh_near_letter(char c)
     return c == '-' ? '_' : (char)tolower((unsigned char)c);
 }
 
-/* Returns the largest distance of a near name: a third of the word's letters. */
+/* Returns the largest distance at which a name counts as near: a third of the word's letters. */
 static int near_limit(const char *word)
 {
     size_t n = strlen(word);
@@ -27,8 +27,8 @@ static int least_of(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Returns the distance of a and b. Row i has the distances between the first i letters of a and the
- * prefixes of b; a swap uses the row two above. */
+/* Returns the distance of a and b. Row i has the distances between the first i letters of a and
+ * each prefix of b; a swap is computed from row i - 2. */
 static int name_distance(const char *a, const char *b)
 {
     int rows[3][LONGEST + 1];
@@ -50,7 +50,7 @@ static int name_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
-/* Returns the position of word in name, or NULL. */
+/* Returns a pointer to `word` in `name`, or NULL if `name` does not contain it. */
 static const char *word_in(const char *name, const char *word)
 {
     for (; *name; name++) {

@@ -3,11 +3,11 @@
  *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
 #include "base/num.h"
 
-/* Rounds the finite f32 with the bits `a` to a narrow float of n_man mantissa bits. The exponent
- * may be too large. */
+/* Rounds the finite f32 with the bits `a` to a narrow float of n_man mantissa bits and returns its
+ * bits. The exponent may be too large for the type. */
 static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
 {
-    /* e_min: exponent field that the smallest normal number has in f32. */
+    /* e_min: f32 exponent field of the smallest normal number of the narrow type. */
     uint32_t e = a >> 23, e_min = (uint32_t)(128 - bias);
     uint32_t shift = (uint32_t)(23 - n_man), v;
 
@@ -18,7 +18,8 @@ static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
         if (e == 0 || shift > 24) return 0;
         v = (a & 0x7fffffu) | 0x800000u;
     }
-    /* A carry from the mantissa correctly increases the exponent. */
+    /* If rounding carries out of the mantissa, the carry increases the exponent, which is
+     * correct. */
     return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift;
 }
 

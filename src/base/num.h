@@ -24,7 +24,7 @@ static inline float osh_f32_of_fp8(uint8_t b)
     if (a < 8) return osh_f32_of_bits(osh_bits_of_f32((float)a * 0x1p-9f) | sign);
     return osh_f32_of_bits(((a << 20) + (120u << 23)) | sign);
 }
-static inline float osh_f32_of_fp6(uint8_t code) // E2M3, in the lower six bits of code
+static inline float osh_f32_of_fp6(uint8_t code) // code: E2M3 in the lower six bits
 {
     int e = code >> 3 & 3;
     float a = (float)((code & 7) | (e ? 8 : 0)) * 0.125f * (float)(1 << (e ? e - 1 : 0));
@@ -35,11 +35,12 @@ static inline uint8_t osh_fp8_of_f32(float f)
     uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);  // NaN stays NaN
     if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, and Inf, become 448
-    /* In 0x1p14f, a unit in the last place is 2^-9, the step of subnormal FP8. */
+    /* Adds 0x1p14f, in which a unit in the last place is 2^-9, the step of subnormal FP8: the sum
+     * is rounded to that step. */
     if (a < 0x3c800000u) return (uint8_t)(sign | osh_bits_of_f32(osh_f32_of_bits(a) + 0x1p14f));
     return (uint8_t)(sign | (((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120u << 3)));
 }
-static inline float osh_f32_of_fp4(uint8_t code) // E2M1, in the lower four bits of code
+static inline float osh_f32_of_fp4(uint8_t code) // code: E2M1 in the lower four bits
 {
     static const float values[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                                      -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};

@@ -1,4 +1,4 @@
-/* nvml.c - calls NVIDIA's NVML. The types are those of its reference. */
+/* nvml.c - calls NVIDIA's NVML. The types agree with NVML's API reference. */
 #include "base/nvml.h"
 #include "base/library.h"
 
@@ -13,7 +13,7 @@ static struct {
 } nvml;
 static atomic_bool is_open;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried; // protected by lock
+static bool tried; // protected by `lock`
 
 static const osh_symbol symbols[] = {
     {"nvmlInit_v2", offsetof(__typeof__(nvml), init)},

@@ -7,8 +7,8 @@ extern "C" {
 #endif
 #include "base/base.h"
 
-/* Opens the library once for the process. On failure it logs the reason at level debug, and
- * osh_nvml_used returns < 0 from then on. */
+/* Opens the library once for the process. On failure logs the reason at level debug; osh_nvml_used
+ * then always returns a negative number. */
 void osh_nvml_open(osh_ctx *cx);
 /* Returns the bytes in use on the GPU by all processes and the driver. bus_id is in the form that
  * CUDA returns. < 0: unknown. */

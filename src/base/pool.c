@@ -1,16 +1,16 @@
-/* pool.c - persistent worker threads and osh_parallel_for.
+/* pool.c - runs osh_parallel_for and osh_parallel_apart on persistent worker threads.
  *
- * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed
- * out already and run to their end, and those above k are skipped. So the lowest failing chunk is
- * the same in every run, and its message is the message of the call. The caller works too, as
- * worker 0. A call from inside a chunk finds the pool taken and runs inline.
+ * Chunks are handed out in rising order. When chunk k fails, all chunks below k have begun and run
+ * to their end, and chunks above k that have not begun are skipped. So the lowest failing chunk is
+ * the same in every run, and the call fails with the message of that chunk. The calling thread
+ * works too, as worker 0. A call from inside a chunk finds the pool in use and runs inline.
  *
- * An idle worker spins for a while before it sleeps: most calls come within microseconds, and
- * waking a thread takes as long as a small op, above all on a virtual machine. On a machine with
- * other work spinning would take the processor from that work and from the other workers; there a
- * worker sleeps at once. A sleeper announces itself before it checks the condition a last time, and
- * a thread that changes the condition checks for sleepers afterwards. So a call takes no lock and
- * makes no system call while nobody sleeps. */
+ * An idle worker spins for a while before it sleeps, because most calls follow each other within
+ * microseconds, and waking a thread takes as long as a small op, above all on a virtual machine. If
+ * other processes use the processors, a worker sleeps at once, because spinning would take time
+ * from them and from the other workers. A worker increments n_asleep before it checks for work a
+ * last time, and a thread that adds work reads n_asleep afterwards. So a call takes no lock and
+ * makes no system call while no worker sleeps. */
 #include "base/ctx.h"
 #include "base/thread.h"
 
@@ -20,7 +20,7 @@ typedef struct worker {
     osh_pool *pool; // view
     int index;
     pthread_t thread; // not used for worker 0
-    osh_ctx cx;       // has its own error text
+    osh_ctx cx;       // context of the worker, with its own error text
     osh_status rc;
     int64_t failed_chunk;
 } worker;
@@ -28,9 +28,9 @@ typedef struct worker {
 struct osh_pool {
     int n, n_started;      // n: workers; n_started: running threads (n - 1 when complete)
     worker *workers;       // own
-    pthread_mutex_t taken; // held by the thread whose job runs
+    pthread_mutex_t taken; // the thread whose job runs holds this lock
 
-    pthread_mutex_t lock; // protects sleeping and waking
+    pthread_mutex_t lock; // held while threads begin to sleep and are woken
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
@@ -39,10 +39,10 @@ struct osh_pool {
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    _Atomic int crowded; // number of waits that will not spin, because the processors have other
-                         // work
+    _Atomic int crowded; // number of waits that will not spin, because other processes use the
+                         // processors
 
-    osh_chunk_fn fn; // the job
+    osh_chunk_fn fn; // function of the current job
     void *user;
     osh_mem_class mem_class; // class of the chunks' allocations
     int64_t n_chunks;
@@ -65,7 +65,7 @@ static void worker_run_chunks(worker *w)
         w->failed_chunk = chunk;
         int64_t low = atomic_load(&p->lowest_failed);
         while (chunk < low && !atomic_compare_exchange_weak(&p->lowest_failed, &low, chunk)) {}
-        return; // all later chunks have higher numbers
+        return; // all later chunks of this worker have higher numbers
     }
 }
 
@@ -75,9 +75,10 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
     return (void)unused, p->n_busy == 0;
 }
 
-/* A gap of more than gap_s between two steps means that another process had the processor. */
+/* A worker spins for at most watch_s seconds. If more than gap_s pass between two steps of the
+ * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // waits without spinning after such a gap
+enum { UNWATCHED = 1024 }; // number of waits without spinning after a gap of more than gap_s
 
 /* Spins until `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
@@ -99,12 +100,11 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
     }
 }
 
-/* Wakes the threads that wait for the condition. They see everything that was stored before the
- * call. */
+/* Wakes the threads that wait for `who`. Stores before the call are visible to these threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    pthread_mutex_lock(&p->lock); // every waiting thread now sleeps or will check the condition
-                                  // again
+    pthread_mutex_lock(&p->lock); // after this lock each waiting thread sleeps or will check the
+                                  // condition again
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
 }
@@ -140,8 +140,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        seen++; // seen + 1 is the job to run: no job begins before all workers have finished the
-                // previous one
+        seen++; // seen + 1 is the number of the job to run: no job begins before all workers have
+                // finished the previous job
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
     }
@@ -240,19 +240,21 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 
 typedef struct apart {
     const osh_apart *of;
-    osh_ctx *caller;    // view: context of the calling thread, which calls `take`
-    int64_t n, at_once; // n: chunks; at_once: limit of chunks that have begun and are not taken
+    osh_ctx *caller;    // view: context of the calling thread, on which `take` runs
+    int64_t n, at_once; // n: chunks; at_once: limit for the number of chunks that are begun and not
+                        // yet taken
     bool *made;         // view [at_once]: indexed by chunk % at_once
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t next, taken; // next: first chunk that has not begun; taken: first chunk that is not
                          // taken
-    int64_t failed;      // lowest chunk whose fn or take failed; n: none
+    int64_t failed;      // lowest chunk whose fn or take failed; n: no chunk failed
     osh_status rc;       // status of the chunk `failed`
     char text[OSH_ERROR_BYTES];
 } apart;
 
-/* Records the failure of chunk k with context cx. The caller holds the lock. */
+/* Records that chunk k failed with the message of cx, unless a lower chunk failed. The caller holds
+ * the lock. */
 static void apart_fail(apart *a, const osh_ctx *cx, int64_t k, osh_status rc)
 {
     if (k >= a->failed) return;
@@ -277,7 +279,7 @@ static void apart_take(apart *a)
     }
 }
 
-/* Runs the next chunk. The caller holds the lock; it is released while the chunk runs. */
+/* Runs the next chunk. The caller holds the lock; the lock is released while the chunk runs. */
 static void apart_make(apart *a, osh_ctx *cx, int index)
 {
     int64_t k = a->next++;
@@ -293,8 +295,8 @@ static void apart_make(apart *a, osh_ctx *cx, int index)
     pthread_cond_broadcast(&a->changed);
 }
 
-/* Runs chunks until no more may begin. Worker 0 is the caller of osh_parallel_apart; it also takes
- * finished chunks in between. */
+/* Runs chunks until all have begun or a chunk has failed. Worker 0, the thread that called
+ * osh_parallel_apart, also takes finished chunks. */
 static osh_status apart_work(osh_ctx *cx, void *user, int64_t share, int index)
 {
     apart *a = user;

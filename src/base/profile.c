@@ -1,9 +1,10 @@
 /* profile.c - measures the time, the memory and the operations of a job.
  *
- * The wall time of a scope, without the time of inner scopes, is added to the row of its phase. So
- * the rows of the job's thread and the time outside of scopes add up to the whole. A memory point
- * is the highest value of an interval. When 1000 points exist, neighbours are merged and the
- * interval doubles, so no peak is lost. */
+ * A scope is a stage that has begun (osh_profile_begin) and not ended. The wall time of a scope,
+ * without the time of inner scopes, is added to the row of its phase. So the rows of the job's
+ * thread and the time outside of scopes add up to the whole. A memory point is the highest value in
+ * an interval of time. When 1000 points exist, neighbours are merged and the interval doubles, so
+ * no peak is lost. */
 #include "base/made.h"
 #include "base/profile_impl.h"
 #include "base/quote.h"
@@ -38,7 +39,8 @@ int64_t osh_mem_anon(void)
     return osh_proc_status(text) ? status_anon(text) : -1;
 }
 
-enum { HOLD_MORE = 2 << 20 }; // reserve for memory of regular expressions, normal forms and stdio
+enum { HOLD_MORE = 2 << 20 }; // bytes reserved for regular expressions, Unicode normalization and
+                              // stdio
 
 int64_t osh_mem_uncounted(osh_ctx *cx)
 {
@@ -99,7 +101,8 @@ static void point_add(osh_profile *p, double t, int64_t bytes, int64_t live)
         (osh_profile_point){t, bytes, live, p->n_open ? p->open[p->n_open - 1] : -1};
 }
 
-/* Adds the highest values since the last call to the profile and to all open rows. */
+/* Raises the peaks of the profile and of all open rows to `anon`, the current bytes of
+ * osh_mem_anon, and to the most allocated bytes since the last call. */
 static void profile_sample(osh_profile *p, int64_t anon)
 {
     int64_t live = osh_mem_used_high(p->sh);
@@ -191,8 +194,8 @@ void osh_profile_free(osh_profile *p)
     free(p);
 }
 
-/* Makes the profile on the first call; it is never moved. No other thread uses it during the
- * call. */
+/* Makes the profile object on the first call. The object is never moved. No other thread uses the
+ * profile during the call. */
 static osh_status profile_make(osh_ctx *cx)
 {
     pthread_condattr_t attr;
@@ -231,7 +234,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
     profile_clear(p);
-    /* A program that uses the library may name any file here. */
+    /* The path may come from a program that uses the library, so the file is checked. */
     if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path));
     if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path,
@@ -240,7 +243,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     p->io0 = osh_io_counted(cx);
     pthread_mutex_lock(&p->lock);
     p->sh = cx->sh;
-    osh_mem_used_high(p->sh); // restarts the peak
+    osh_mem_used_high(p->sh); // restarts the peak of used[HOST]
     osh_profile_put_head(cx, p);
     *p->about = 0;
     profile_record(cx, p, "Start", 0);
@@ -355,8 +358,8 @@ const char *osh_stage_name(osh_stage s) { return stage_names[s]; }
 
 static bool texts_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Returns the index of the row. Makes the row if it is missing. -1: no memory; the scope is then
- * not counted. */
+/* Returns the index of the row of a phase, and makes the row if it is missing. Returns -1 if there
+ * is no memory; the scope is then not counted. */
 static int profile_row_find(osh_profile *p, const char *phase, const char *of, bool background)
 {
     for (size_t i = p->n_rows; i-- > 0;)
@@ -422,8 +425,8 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
     pthread_mutex_lock(&p->lock);
     while (cx->n_scopes > scope) {
         osh_open_scope *s = &cx->scopes[--cx->n_scopes];
-        if (!p->running || (size_t)s->row >= p->n_rows) continue; // the scope belongs to an earlier
-                                                                  // profile
+        if (!p->running || (size_t)s->row >= p->n_rows) continue; // the scope was begun under an
+                                                                  // earlier profile
         double now = osh_now() - p->start, seconds = now - s->start;
         p->rows[s->row].seconds += seconds - s->inside;
         if (cx->n_scopes) cx->scopes[cx->n_scopes - 1].inside += seconds;
@@ -486,7 +489,7 @@ done:
     return rc;
 }
 
-/* Adds the time that the open scopes of this thread have taken so far. */
+/* Adds the time of the scopes that are still open on this thread to the copied rows. */
 static void rows_add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 {
     double inside = 0;

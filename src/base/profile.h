@@ -1,5 +1,5 @@
-/* profile.h - measures what a job uses: nested stages, records streamed to a YAML file, memory over
- * time.
+/* profile.h - measures the time and memory of a job by nested stages, and writes records to a YAML
+ * file.
  *
  * The file has the records of AMD Quark's profiler (quark.common.profiler): a list memory_usage
  * with a "<stage> Start" and a "<stage> End" item for each scope, then the summary as top-level
@@ -12,27 +12,28 @@
 /* Starts the profile and one thread that samples the memory. path NULL: collects for the report and
  * writes no file. */
 osh_status osh_profile_start(osh_ctx *cx, const char *path);
-/* Sets the description of the job that the next osh_profile_start writes before the records. That
- * call clears it. */
+/* Sets the description of the job. The next osh_profile_start writes it before the records and
+ * clears it. */
 osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method);
 bool osh_profile_running(const osh_ctx *cx);
-/* Writes the record "End" and the summary. The collected data stays until the next start. */
+/* Writes the record "End" and the summary. osh_profile_read returns the collected data until the
+ * next start. */
 void osh_profile_stop(osh_ctx *cx);
 
-/* Begins a stage. Scopes nest; each thread's context has its own stack. `of` is a subgraph or
- * module, or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to the file;
- * osh_profile_time writes no records, for stages that are too short and too many. Without
+/* Begins a stage and returns its scope. Scopes nest; each thread's context has its own stack. `of`
+ * is a subgraph or module, or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to
+ * the file; osh_profile_time writes no records; it is for short and frequent stages. Without
  * osh_profile_start nothing happens. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
-/* Begins a stage without records. osh_profile_end ends it. */
+/* Begins a stage without records. */
 osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);
-void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends every scope that is open inside it
+void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends each open scope inside `scope`
 void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the innermost open scope
-/* Writes a record with this name. */
+/* Writes a record with the name of a moment that the caller chooses. */
 void osh_profile_checkpoint(osh_ctx *cx, const char *name);
 
-/* The stages that AMD Quark's profiler names. Each phase of this program belongs to one. */
+/* The stages of AMD Quark's profiler. Each phase of this program belongs to one of them. */
 typedef enum osh_stage {
     OSH_STAGE_BEFORE,
     OSH_STAGE_CALIBRATE,
@@ -41,12 +42,13 @@ typedef enum osh_stage {
     OSH_STAGE_AFTER,
     OSH_N_STAGES
 } osh_stage;
-osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: the phase has no stage, such as a
-                                                // caller's own phase
+osh_stage osh_profile_stage(const char *phase); // returns OSH_N_STAGES if the phase belongs to no
+                                                // stage, such as a phase of a program that uses the
+                                                // library
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_card { // bytes
-    int64_t now, peak; // bytes of the arena: now, and highest so far
+    int64_t now, peak; // bytes of the GPU's arena: now, and highest so far
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_card;
 /* Sets the function that reports the device's memory for records. Any thread that writes a record
@@ -58,33 +60,33 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
  * /proc/self/status); < 0: unknown. Pages of mapped files are not counted, because the kernel can
  * drop them. */
 int64_t osh_mem_anon(void);
-/* Returns the part of osh_mem_anon that osh_alloc does not count. Trims first, so that pages kept
- * for reuse are not counted. */
+/* Returns the part of osh_mem_anon that osh_alloc does not count. First returns free pages to the
+ * system, so that they are not part of the result. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
-/* Limits the process to n_bytes (0: no limit) while data is read. Allocations are limited to
- * n_bytes less osh_mem_uncounted and less a reserve for libraries. The limit is at least `least`,
- * because data must be read before an error can name the needed budget. */
+/* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
+ * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`, because data
+ * must be read before an error can name the needed budget. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* Value of `least` for jobs that read data. It includes the memory of the program itself. Every
- * such job needs more. */
+/* Value of `least` for jobs that read data, bytes. It includes the memory of the program itself.
+ * Every such job needs more. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
 int64_t osh_mem_held(osh_ctx *cx);
-/* Converts the status of a read under osh_mem_hold: OSH_E_NOMEM becomes OSH_E_USAGE with a note
- * that the budget is too small. */
+/* Returns rc, the status of reading data after osh_mem_hold, but OSH_E_USAGE instead of
+ * OSH_E_NOMEM, with a note that the budget of n_bytes is too small. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 /* Returns the highest osh_mem_anon since osh_profile_start, sampled every 20 ms, at each record,
  * and now. < 0: unknown, or no profile was started. */
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
 typedef struct osh_profile_row { // all scopes of one phase of one subgraph
-    char *phase, *of; // own: phase and of; `of` may be NULL
-    double seconds;   // wall time of the scopes without that of inner scopes
+    char *phase, *of; // own: name of the phase, and of the subgraph or module; `of` may be NULL
+    double seconds;   // wall time of the scopes without the time of inner scopes
     double flops;
     int64_t n; // number of scopes
-    /* True if another thread than the job's was measured. Its time overlaps the time of other
-     * rows. */
+    /* True if the scopes ran on another thread than the job's. Their time overlaps the time of
+     * other rows. */
     bool background;
     int64_t peak_bytes, live_bytes; // highest memory and allocated bytes while a scope with records
                                     // was open; 0: no such scope
@@ -97,31 +99,34 @@ typedef struct osh_profile_total { // sum of the rows of one phase or stage
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
-/* Returns the totals of the phases in the order of their first begin; a phase on other threads has
- * an entry of its own. The caller frees the result with free(3). NULL: no memory. */
+/* Returns the totals of the phases, in the order in which the phases first began. A phase that runs
+ * on the job's thread and on other threads has two entries. The caller frees the result with
+ * free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    double seconds; // since the start; the point lasts until the next one
-    int64_t bytes;  // highest osh_mem_anon
+    double seconds; // seconds since the start of the profile; the point's values hold until the
+                    // next point
+    int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown
-    int row;        // innermost stage with records on the job's thread; -1: none
+    int row;        // row of the innermost open stage that osh_profile_begin began on the job's
+                    // thread; -1: none
 } osh_profile_point;
-/* A checkpoint. own: name. */
+/* A record of osh_profile_checkpoint. own: name. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
-    osh_profile_row *rows; // own: in the order of their first begin
+    osh_profile_row *rows; // own: in the order in which the rows first began
     size_t n_rows;
     osh_profile_point *points; // own: at most 1000
     size_t n_points;
     osh_profile_mark *marks; // own
     size_t n_marks;
-    double seconds;      // since the start
-    int64_t peak_bytes;  // osh_mem_sampled_peak
+    double seconds;      // seconds since the start of the profile
+    int64_t peak_bytes;  // value of osh_mem_sampled_peak
     int64_t live_peak;   // highest allocated bytes; < 0: unknown
     int64_t driver_peak; // highest GPU memory at records, as the driver reports it; < 0: unknown
-    osh_io_counts io;    // since the start
+    osh_io_counts io;    // bytes since the start of the profile
 } osh_profile_data;
-/* Copies the data of the profile, which may be running. */
+/* Copies the data of the profile, which may still run. */
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out);
 void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d);
 #endif

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double mb = 1 << 20; // Quark's MB
+static const double mb = 1 << 20; // bytes of one MB in Quark's files
 
 static double profile_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
 
@@ -19,7 +19,7 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
     while (n && p->fd >= 0 && !p->failed) {
         ssize_t k = write(p->fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) { // the run continues if its profile cannot be written
+        if (k <= 0) { // a job does not fail because of its profile
             p->failed = true;
             osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s",
                     strerror_r(errno, why, sizeof why));
@@ -31,8 +31,9 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
     }
 }
 
-/* Writes a text that must not be cut. A kill can cut a write(2) at the end of a page of the file,
- * so the text goes into one page. The rest of the previous page becomes a comment. */
+/* Writes a text so that a kill cannot cut it. A kill can cut a write(2) where a page of the file
+ * ends, so the text is written within one page. A YAML comment fills the rest of the previous
+ * page. */
 static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char fill[OSH_PAGE];

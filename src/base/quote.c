@@ -1,7 +1,7 @@
 /* quote.c - escapes texts. The following become \uXXXX: control characters, line ends, characters
  * that YAML calls not printable, and format characters, which make a text look like another (U+202E
- * reverses the text after it, U+200B is invisible). A byte that is not UTF-8 (a path may hold any)
- * becomes U+FFFD. */
+ * reverses the text after it, U+200B is invisible). A byte that is not UTF-8 becomes U+FFFD; a path
+ * may hold any bytes. */
 #include "base/quote.h"
 
 #include <stdbool.h>
@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the bytes of the UTF-8 character at s, and its code point in *code. 0: not UTF-8. */
+/* Returns the number of bytes of the UTF-8 character at s and sets *code to its code point. Returns
+ * 0 if the bytes are not UTF-8. */
 static size_t utf8_character(const unsigned char *s, uint32_t *code)
 {
     size_t n = s[0] < 0x80             ? 1

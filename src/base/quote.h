@@ -5,12 +5,12 @@
 #define OSH_QUOTE_H
 #include <stddef.h>
 
-enum { OSH_QUOTE_MOST = 6 }; // most bytes that one byte of a text becomes
+enum { OSH_QUOTE_MOST = 6 }; // most bytes by which one byte of a text is replaced
 
-/* Quotes a text. Writes at most room - 1 bytes and a NUL, cutting between characters. Returns the
- * bytes written. */
+/* Escapes a text for a quoted string. Writes at most room - 1 bytes and a NUL, and cuts only
+ * between characters. Returns the number of bytes written. */
 size_t osh_quote(char *to, size_t room, const char *text);
-/* Escapes like osh_quote, but keeps quotes and backslashes. If rest is not NULL, *rest is set to
- * the part of the text that did not fit. */
+/* Escapes like osh_quote, except quotes and backslashes. If `rest` is not NULL, sets *rest to the
+ * part of the text that did not fit. */
 size_t osh_show(char *to, size_t room, const char *text, const char **rest);
 #endif

@@ -13,7 +13,7 @@ static inline uint64_t osh_rng_u64(uint64_t k, uint64_t s, uint64_t i)
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
     return x ^ (x >> 31);
 }
-/* Uniform in [-1, 1), exact in f32: the top 24 bits / 2^23 - 1. */
+/* Returns a uniform number in [-1, 1), exact in f32: the top 24 bits / 2^23 - 1. */
 static inline float osh_rng_sym(uint64_t k, uint64_t s, uint64_t i)
 {
     return (float)(osh_rng_u64(k, s, i) >> 40) * (1.0f / 8388608.0f) - 1.0f;

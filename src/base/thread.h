@@ -1,4 +1,4 @@
-/* thread.h - starts threads besides the main one. */
+/* thread.h - starts threads. */
 #ifndef OSH_THREAD_H
 #define OSH_THREAD_H
 #include <pthread.h>

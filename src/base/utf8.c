@@ -2,9 +2,9 @@
 #include "base/utf8.h"
 #include <string.h>
 
-/* Begins a sequence with the byte b, which is not ASCII. After some first bytes the limits of the
- * second byte are narrower, so that no overlong sequence, no surrogate and nothing beyond U+10FFFF
- * is accepted (RFC 3629). */
+/* Begins a sequence with the byte b, which is not ASCII. Returns false if no sequence begins with
+ * b. After some first bytes the second byte has narrower limits, which exclude overlong sequences,
+ * surrogates and everything above U+10FFFF (RFC 3629). */
 static bool sequence_begin(osh_utf8 *u, uint8_t b)
 {
     u->start = u->n_bytes, u->lead = b;
@@ -31,8 +31,8 @@ bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n)
                 memcpy(&word, s + i, 8);
                 if (word & 0x8080808080808080u) break;
             }
-            if ((uint8_t)s[i] >= 0x80) --i, --u->n_bytes; // the byte begins a new sequence: the
-                                                          // next iteration reads it again
+            if ((uint8_t)s[i] >= 0x80) --i, --u->n_bytes; // the byte may begin a new sequence, so
+                                                          // the next iteration reads it again
         }
     }
     return true;

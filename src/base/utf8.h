@@ -1,17 +1,17 @@
-/* utf8.h - checks that bytes which come in pieces are UTF-8. */
+/* utf8.h - checks a text that comes in pieces for UTF-8. */
 #ifndef OSH_UTF8_H
 #define OSH_UTF8_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* State of the check. Zero at the beginning of a text. */
+/* State of the check; all members are zero at the beginning of a text. */
 typedef struct osh_utf8 {
     int64_t n_bytes; // bytes read so far
     int64_t start;   // position of the last sequence of several bytes
-    uint8_t lead;    // first byte of that sequence
-    uint8_t wants;   // number of bytes that this sequence still needs
-    uint8_t lo, hi;  // limits of its next byte
+    uint8_t lead;    // first byte of the sequence at `start`
+    uint8_t wants;   // number of bytes that the sequence at `start` still needs
+    uint8_t lo, hi;  // limits of the next byte of that sequence
 } osh_utf8;
 
 /* Reads n more bytes. Returns false at the first sequence that is not UTF-8, such as a surrogate or

@@ -16,12 +16,12 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* The template file is wrong, not the command line. */
+    /* The mistake is in the template file, not on the command line. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* Sets the attributes that "attr" of the entry lists. A string attribute gets the value of the
- * config key that the entry names. */
+/* Sets the attributes in the object "attr" of a template entry. A string attribute gets the value
+ * of the config key that the entry names. */
 static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
                             const cJSON *given)
 {
@@ -37,7 +37,7 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* The template or config.json is wrong, not the command line. */
+            /* The mistake is in the template or in config.json, not on the command line. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
@@ -50,7 +50,7 @@ done:
     return rc;
 }
 
-/* Sets the attributes that are sizes of the weight; the template does not repeat them. */
+/* Sets the attributes that are sizes of the weight and therefore not in the template. */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -79,7 +79,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
 
 /* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim",
  * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
- * partial_rotary_factor. "rotary_dim" is the number of rotated elements instead; 0: not given. */
+ * partial_rotary_factor. "rotary_dim", the number of rotated elements, replaces that factor; 0: not
+ * given. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
@@ -119,8 +120,8 @@ done:
     return rc;
 }
 
-/* Fails if config.json has "is_causal": false. Every class of transformers then attends in both
- * directions (masking_utils.py, create_causal_mask), but the op is causal. */
+/* Fails if config.json has "is_causal": false. Then the attention of transformers is bidirectional
+ * (masking_utils.py, create_causal_mask), but the attention op of this program is causal. */
 static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
 {
     const cJSON *of[] = {c->json, c->model};

@@ -1,8 +1,8 @@
-/* back.c - computes the gradients of a range of nodes, from its last node to its first. From
- * dL/dout of a node it computes dL/din of the values that the node reads, and adds dL/din to the
- * gradients from other readers of these values. A value and its gradient are freed after the
- * backward step of the node that made the value. On a device, values and gradients are in device
- * memory. */
+/* back.c - computes the gradients of a range of nodes, from its last node to its first. L is the
+ * loss. From dL/dout of a node the file computes dL/din for the values that the node reads, and
+ * adds dL/din to the gradients from other readers of these values. A value and its gradient are
+ * freed after the backward step of the node that made the value. On a device, values and gradients
+ * are in device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -27,8 +27,8 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
     return on;
 }
 
-/* Sets needs [values]: true if a gradient that the caller wants depends on the gradient of this
- * value; and made [values]: true if a node of the range makes it. */
+/* Sets needs [values] to true if a gradient that the caller wants depends on the gradient of the
+ * value, and made [values] to true if a node of the range makes the value. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
     memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
@@ -79,10 +79,10 @@ typedef struct back_pass { // one backward pass of a batch
     const osh_weights *w; // view
     const bool *needs;    // view [values]
     osh_batch *b;         // view
-    osh_tensor **dv;      // [values] gradients
+    osh_tensor **dv;      // own: [values] gradients
 } back_pass;
 
-/* True if n reads the value of input m only once. */
+/* True if no other input of n reads the value of input m. */
 static bool is_single(const osh_node *n, int m)
 {
     int times = 0;
@@ -90,8 +90,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the gradient of in[0] uses the memory of the gradient of n's output; it needs only the
- * first part. */
+/* True if the gradient of in[0] can use the memory of the gradient of n's output, because the op
+ * computes gradients in place. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -99,8 +99,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the inputs of n and the gradients to which the op adds. Allocates the gradients that do not
- * exist yet. */
+/* Sets the arguments of n's gradient op for values: the inputs of n, and the gradients to which the
+ * op adds. Allocates the gradients that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -124,8 +124,8 @@ done:
     return rc;
 }
 
-/* Sets the weights of n and their gradients. `own` gets the gradients that are allocated here, for
- * weights without storage of the caller. */
+/* Sets the arguments of n's gradient op for weights: the weights of n and their gradients. If the
+ * caller has no storage for a gradient, allocates the gradient and puts it into `own`. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -167,7 +167,7 @@ static osh_status back_node(osh_ctx *cx, const back_pass *y, int node)
 done:
     for (int m = 0; m < n->op->n_weights; m++) osh_tensor_free(cx, dw[m]);
     if (rc && rc != OSH_E_INTERRUPTED)
-        osh_note(cx, "going back through %s", k->g->modules[n->module].name);
+        osh_note(cx, "computing the gradients of %s", k->g->modules[n->module].name);
     return rc;
 }
 
@@ -282,9 +282,9 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena: allocates the blocks at the same addresses as a run ---- */
+/* ---- bytes in an arena: blocks get the addresses that they have in a run ---- */
 
-enum { WITHOUT_END = 62 }; // bits of the size of an unlimited arena
+enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
 
 typedef struct placing {
     const osh_back *k;
@@ -292,8 +292,8 @@ typedef struct placing {
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
     bool *needs, *made, *has, *brought; // own: [values]
-    size_t holes; // upper bound of the gaps that freed rows of tables leave and that may be too
-                  // small for any block
+    size_t holes; // bytes; upper bound of gaps that freed table rows leave, and that may be too
+                  // small for other blocks
     size_t peak;
 } placing;
 
@@ -316,7 +316,8 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* Allocates the values that exist after a forward pass, in the order of the pass. */
+/* Places the values that exist after a forward pass in the arena, in the order in which the pass
+ * allocates them. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;

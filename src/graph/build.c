@@ -6,21 +6,21 @@
  *   {"name", "class", "op", "in", "out", ...}    a module that is an op
  *   {"of", "op", "in", "out", ...}               an op inside a module that was named before
  *                                                ("": the layer, or the repeated module)
- *   {"name", "class", "repeat", "nodes"}         a module that is repeated, as the layer is;
- *                                                "{e}" in its name is its number
- *   {"if", "nodes", "else"}                      one list of entries, or the other
- *   {"if", "refuse"}                             a message: the template does not support this
+ *   {"name", "class", "repeat", "nodes"}         a module that is repeated, such as an expert;
+ *                                                "{e}" in the name is the number
+ *   {"if", "nodes", "else"}                      the list "nodes" if "if" is true, or "else"
+ *   {"if", "refuse"}                             fails with the message "refuse" if "if" is true
  * with these keys:
- *   "weight"   dims
- *   "bias"     a bool or its config key
+ *   "weight"   shape of the weight: a list of dims
+ *   "bias"     whether there is a bias: true, false or a config key
  *   "attr"     {field: expression, or the config key of a string}
  *   "tied"     the module whose weight is used if the checkpoint has none of this name
  *   "tensors"  the name of the module in the checkpoint
- *   "leaves"   the names of its weight and bias in the checkpoint
- *   "part"     the tensors of which they are parts (parts.c)
- * Names inside a layer and inside a repeated module are relative. An output with the name of a
- * value from outside replaces that value for the entries that follow; so the residual stream is one
- * name. */
+ *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
+ *   "part"     the larger tensors that contain weight and bias (parts.c)
+ * Names inside a layer and inside a repeated module are relative. If an output of an entry has the
+ * name of an existing value, later entries that read this name get the new value; so all values of
+ * the residual stream have one name. */
 #include "graph/build.h"
 
 #include <math.h>
@@ -36,8 +36,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_graph *g = b->g;
     int64_t parent = -1;
     osh_module *m = NULL; // view
-    if (g->n_modules >= MAX_MODULES) // limits the memory, because a module can need few bytes of
-                                     // template
+    if (g->n_modules >= MAX_MODULES) // limits the memory, because a template of few bytes can have
+                                     // very many modules
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
@@ -55,7 +55,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    *index = g->n_modules++; // counted before it is complete, so that the graph frees it
+    *index = g->n_modules++; // the module is counted while incomplete, so that osh_graph_free frees
+                             // it
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
     return rc;
@@ -107,7 +108,7 @@ static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64
         for (int i = 0; i < b->n_bound && cJSON_IsString(name); i++)
             if (strcmp(b->bound[i].name, name->valuestring) == 0) found = b->bound[i].value;
         if (found < 0)
-            return osh_fail(cx, OSH_E_FORMAT, "input %d is no value that exists here", k);
+            return osh_fail(cx, OSH_E_FORMAT, "input %d is not the name of an earlier value", k);
         if (b->g->values[found].dtype == OSH_F32 && b->g->dtype != OSH_F32 &&
             !(node->op->f32_in >> k & 1))
             return osh_fail(cx, OSH_E_FORMAT, "input %d, %s, is F32: op %s wants %s there", k,
@@ -136,11 +137,12 @@ done:
     return rc;
 }
 
-/* Returns the name of the k-th weight of a module in the checkpoint. */
+/* Returns the last part of the name that weight k of a module has in the checkpoint: "weight" or
+ * "bias", or item k of "leaves". */
 static const char *weight_leaf(const cJSON *leaves, int k)
 {
     const cJSON *given = cJSON_GetArrayItem(leaves, k);
-    /* at most two weights have no name in "leaves" */
+    /* without "leaves", an op has at most two weights */
     return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
 }
 
@@ -148,7 +150,8 @@ typedef struct widths { // width (elements per token) of each value of a node
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
-/* Finds the weights of the node and computes x->out from x->in. */
+/* Finds the weights of the node and computes the widths of its outputs, x->out, from the widths of
+ * its inputs, x->in. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
                                widths *x, const osh_entry_shape *shape)
 {
@@ -165,7 +168,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] ||
          memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
-        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those of op %s", op->name);
     for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
             OSH_TRY(osh_build_part(cx, b, &node->w[k], part, k,
@@ -200,7 +203,8 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    g->n_nodes++; // counted before it is complete, so that the graph frees its attributes
+    g->n_nodes++; // the node is counted while incomplete, so that osh_graph_free frees its
+                  // attributes
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
     OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
@@ -215,7 +219,7 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Sets *entries to the list that config.json selects for an entry with "if". NULL: none. */
+/* Sets *entries to the list that an entry with "if" selects for this config.json. NULL: no list. */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -249,9 +253,9 @@ done:
     return rc;
 }
 
-/* Adds routed_rows before an expert (a module that ends in moe_combine): from now on, the name of
- * the expert's first input means only the rows that are routed to the expert. *whole: the name, and
- * the value that the name meant before. */
+/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Inside the
+ * expert, the name of the expert's first input then stands for only the rows that are routed to the
+ * expert. Sets *whole to this name and the value of all rows. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -284,8 +288,8 @@ done:
     return rc;
 }
 
-/* Adds instance i of a repeated module, with i in place of `hole` in its name, and all entries
- * inside it. */
+/* Adds instance i of a repeated module and all entries inside it. In the name of the module, i
+ * replaces `hole` ("{i}" or "{e}"). */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {
@@ -314,8 +318,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    b->n_bound = outer; // forgets the names that were added inside the module; values that it
-                        // replaced stay replaced
+    b->n_bound = outer; // forgets names that are new inside the module; other names keep the values
+                        // that the module gave them
 done:
     b->prefix = outer_prefix;
     if (!strcmp(hole, "{i}")) b->layer = "";
@@ -368,9 +372,9 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         OSH_TRY(add_module(cx, b, &module, full, cls));
     else {
         size_t n = strlen(full);
-        if (n && full[n - 1] == '.') n--; // "of": "" is the layer itself
+        if (n && full[n - 1] == '.') n--; // removes the dot at the end of a layer's prefix
         if (!osh_map_get(b->modules, full, n, &found))
-            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name is defined before");
+            OSH_FAIL(cx, OSH_E_FORMAT, "no earlier entry defines a module of that name");
         module = (int)found;
     }
     if (op) {
@@ -403,8 +407,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    if (b->g->n_layers > MAX_LAYERS) // limits the memory, because a layer can need few bytes of
-                                     // template
+    if (b->g->n_layers > MAX_LAYERS) // limits the memory, because a template of few bytes can have
+                                     // very many layers
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);
@@ -429,7 +433,8 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            dt = b->ck->tensors[i].e->dtype; // transformers guesses in the same way
+            dt = b->ck->tensors[i].e->dtype; // transformers finds the dtype of such a checkpoint in
+                                             // the same way
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: the dtype is %s, want bfloat16, float16 or float32",

@@ -28,8 +28,8 @@ typedef struct osh_builder {
                                // are errors
 } osh_builder;
 
-/* Returns `p`, with memory for one more item after n items. NULL: no memory. Arrays grow at powers
- * of two. */
+/* Returns `p`, with memory for one more item after n items. NULL: no memory. The allocation doubles
+ * when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -42,28 +42,28 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* build_names.c: names of a text model inside another model. Returns the checkpoint's name (own)
- * of a module of the text model: model.layers.3 may be model.language_model.layers.3. NULL: no
- * memory. */
+/* Functions of build_names.c. osh_build_wrapped_name returns the name (own) of a module of the text
+ * model in the checkpoint: model.layers.3 may be model.language_model.layers.3. NULL: no memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Returns the full checkpoint name (own) of an entry. NULL: no memory. */
+/* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
+ * memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets the prefixes to the first pair with which the checkpoint has the embedding. It tries the
- * pairs of the wrapper's "names" or of the template's own {"root", "embedding", "pairs"}; then the
- * names of the template; then the pairs without "model.", as in models that were saved from a class
- * without head. If none fits, the names of the template are used. */
+/* Sets b->inner and b->outer to the first pair of prefixes with which the checkpoint has the
+ * embedding table. Tries in turn: the pairs in "names" of the template that contains this text
+ * model, or of this template; the prefix b->plain; the pairs and names without b->plain, for models
+ * that were saved without a head. If nothing fits, the prefix is b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* build_weights.c: finds every weight and checks its shape and dtype. osh_wanted_weight is a weight
- * <module>.<leaf>; if the checkpoint does not have it, the weight of the module `tied` is used. All
- * pointers are views. */
+/* Functions of build_weights.c, which finds every weight and checks its shape and dtype. An
+ * osh_wanted_weight is the tensor <module>.<leaf>; if the checkpoint lacks it, the weight of the
+ * module `tied` is used. All pointers are views. */
 typedef struct osh_wanted_weight {
     const char *module, *leaf, *tied; // tied NULL: the weight is not tied
     int ndim;
     const int64_t *shape;
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
-/* Adds the k-th weight of a node whose entry has "part": json. */
+/* Adds weight k of a node. `json` is the value of "part" in the node's template entry. */
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
                           const osh_weight *shape);
 #endif

@@ -23,7 +23,7 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
                       : osh_build_wrapped_name(cx, b, name);
 }
 
-/* Sets *there to true if the checkpoint has the embedding with this prefix. */
+/* Sets *there to true if the checkpoint has the embedding table with the prefix `inner`. */
 static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, const char *inner)
 {
     const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names");
@@ -36,8 +36,9 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Sets inner and outer to the first pair that fits. `without` is text to remove from the beginning
- * of `inner`, as in a model that was saved from a class without head. */
+/* Sets b->inner and b->outer to the first pair with which the checkpoint has the embedding table.
+ * `without` is removed from the beginning of each inner prefix, for models that were saved without
+ * a head. */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

@@ -1,11 +1,11 @@
 /* build_weights.c - finds the weights of a graph's nodes: tensors of the checkpoint, or parts of
- * them (parts.c). */
+ * tensors (parts.c). */
 #include "graph/build.h"
 
 #include <string.h>
 
-/* True if the module is a quantized Linear of a compressed-tensors checkpoint: its codes are in
- * tensors of other names, or in `weight` with another dtype. */
+/* True if the module is a quantized Linear of a compressed-tensors checkpoint. The codes of such a
+ * Linear are in weight_packed, or in `weight` with a dtype of codes. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -17,7 +17,8 @@ static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
     return yes;
 }
 
-/* True if config.json ties head and embedding. transformers 4 omits the key if it is true. */
+/* True if config.json ties head and embedding. transformers 4 omits tie_word_embeddings if it is
+ * true. */
 static bool config_ties(const osh_builder *b)
 {
     return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
@@ -48,8 +49,8 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
     return OSH_OK;
 }
 
-/* Handles the error `rc` of a tensor that is missing or has a wrong shape or dtype: if there is a
- * list of faults, adds the message to it; if not, returns rc. */
+/* Handles the error `rc` of a tensor that is missing or has a wrong shape or dtype. With a list of
+ * faults, adds the message to the list and returns OK. Without a list, returns rc. */
 static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
 {
     if (rc != OSH_E_FORMAT || !b->faults) return rc;
@@ -59,8 +60,8 @@ static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
     return rc;
 }
 
-/* True if the module is the head. A model without head can be calibrated; commands that need the
- * head report it (osh_graph_need_head). */
+/* True if the module is the head. The head's weight may be missing, because a model can be
+ * calibrated without a head. Commands that need a head call osh_graph_need_head. */
 static bool module_is_head(osh_ctx *cx, const osh_builder *b, const char *module)
 {
     const char *given = osh_build_text(b->scope.tpl->json, "head");
@@ -99,7 +100,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     if (t && !compressed)
         OSH_TRY(weight_fault(cx, b, weight_check_stored(cx, t, name, x->ndim, x->shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
-        *index = (int)known; // a tied pair has one weight
+        *index = (int)known; // tied modules share one weight of the graph
         goto done;
     }
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
@@ -133,7 +134,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* Counts the weight before it is complete, so that the graph frees it. */
+    /* The weight is counted while it is incomplete, so that osh_graph_free frees it. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");

@@ -1,10 +1,10 @@
-/* catalogue.c - lists Linears of known families that cannot be recognized by name alone, such as
- * Linears of vision towers and their projectors. The list was made from the classes of
- * transformers; scripts/compare_families.py compares it with LLM Compressor.
+/* catalogue.c - lists Linears of known model families that a general rule for names (kind.c) does
+ * not recognize, such as Linears of vision towers and projectors. The source of the list is the
+ * classes of transformers; scripts/compare_families.py compares it with LLM Compressor.
  *
- * Not listed: the tower of Gemma 3, whose class reads the weights of its Linears when it is loaded,
- * while packed Linears have no such weights; merging_layer of Mistral 3 and tower and projector of
- * Llama 4, which vLLM creates without parameters for codes. */
+ * The list excludes Linears that cannot be quantized: the tower of Gemma 3, because its class reads
+ * the attribute `weight`, which packed Linears lack; and merging_layer of Mistral 3, and tower and
+ * projector of Llama 4, because vLLM creates them without parameters for codes. */
 #include "base/name.h"
 #include "graph/kind.h"
 

@@ -1,5 +1,5 @@
-/* device_peaks.c - records the walk over the nodes as a list of steps (device_peaks.h) and
- * simulates the list in an arena for a number of tokens. */
+/* device_peaks.c - records a run of nodes as a list of steps (device_peaks.h), and simulates the
+ * list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -11,22 +11,23 @@
 #include "graph/routed.h"
 #include "ops/cuda/cuda.h"
 
-/* One step of a walk. Lists are compared by their bytes, so the struct has no padding and contains
- * no numbers of nodes or values. */
+/* One step of the list. Lists are compared by their bytes, so the struct has no padding, and
+ * contains no indices of nodes or values, which differ between equal layers. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* slot: number of the block, counted by takes; for ACT_NODE index of the scratch; for
-     * ACT_MIXTURE number of experts. */
+    /* slot: number of the block, in the order of allocation; for ACT_NODE, index in `scratches`;
+     * for ACT_MIXTURE, number of experts. */
     int32_t kind, slot;
-    /* ACT_TAKE: a bytes per token, and b bytes. ACT_TOUCH: b bytes. ACT_ROUTES: a is the width.
-     * ACT_MIXTURE: a is D, b is F. */
+    /* ACT_TAKE: the block has `a` bytes per token plus `b` bytes. ACT_TOUCH: `b` bytes of scratch.
+     * ACT_ROUTES: `a` is the number of experts. ACT_MIXTURE: `a` is D (hidden size), `b` is F
+     * (intermediate size). */
     int64_t a, b;
 } act;
 
-typedef struct scratch { // the values on which the scratch bytes of a node depend
+typedef struct scratch { // the properties of a node on which its scratch bytes depend
     const osh_op *op;    // view
     const void *attr;    // view
-    const osh_weight *rows; // view: the table of a lookup; NULL: the op is no lookup
+    const osh_weight *rows; // view: the table of a lookup (picked.h); NULL: the op is no lookup
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
 
@@ -34,20 +35,20 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: [room_acts]; the last walk has n_acts
+    act *acts;          // own: [room_acts]; the first n_acts are the list of the last walk
     size_t n_acts, room_acts;
     scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
-    bool *here;         // own: [values] true for values that exist at this point of the walk; all
-                        // false between walks
+    bool *here;         // own: [values] true for values that exist at the current node; all false
+                        // between walks
     int32_t *slot;      // own: [values] number of the block of the value
-    const osh_exec_brought *in; // view: values that the caller of the current walk brings
+    const osh_exec_brought *in; // view: values that the caller of the run brings
     bool grown;         // true if a block was allocated since the last touch
-    int32_t n_slots, routes; // n_slots: blocks of the list; routes: number of the block of the
-                             // routes, -1: none
-    osh_status failed;  // error of a callback that returns no status
-    XXH128_hash_t hash; // hash of the list
-    osh_map *known;     // own: hash and number of tokens -> index in `placed`
+    int32_t n_slots, routes; // n_slots: number of blocks in the list; routes: number of the block
+                             // with the rows of each expert, -1: none
+    osh_status failed;  // error of a callback that cannot return a status
+    XXH128_hash_t hash; // hash of the last walk's list
+    osh_map *known;     // own: hash of a list and number of tokens -> index in `placed`
     placed *placed;     // own: [room_placed]
     size_t n_placed, room_placed;
 };
@@ -106,8 +107,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a touch. A touch of 0 bytes is left out if no block was allocated since the last touch: the
- * extent cannot have grown. */
+/* Adds a touch to the list. Omits a touch of 0 bytes if no block was allocated since the last
+ * touch, because the extent of the arena has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -177,7 +178,8 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // an earlier run of the nodes has kept the value
+    osh_status rc = value_go(cx, p, v); // frees the value if an earlier run of the nodes has kept
+                                        // it
     return rc ? rc : value_appear(cx, p, v);
 }
 
@@ -225,7 +227,7 @@ static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks
                                          .mixture = peaks_mixture};
 
 /* Begins the list with the blocks that exist before the first node: ids of the batch, values that
- * the caller brings, and the array of non-finite findings. */
+ * the caller brings, and the array with the positions of non-finite elements. */
 static osh_status peaks_list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                    osh_exec_values of, int32_t *found)
 {
@@ -281,7 +283,7 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
     return bytes;
 }
 
-enum { WITHOUT_END = 62 }; // bits of the size of an unlimited arena
+enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
 
 static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p,
                                    int64_t n_tokens)

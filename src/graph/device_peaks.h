@@ -1,8 +1,8 @@
-/* device_peaks.h - predicts the bytes of a run of nodes at the short-lived end of a device's arena,
- * for many numbers of tokens. One walk over the nodes makes a list of steps: take (allocate a
- * block), give (free it), touch (a moment at which the extent of the arena is read). The list is
- * simulated in an arena for each number of tokens. Equal layers have equal lists, and each list is
- * simulated once for each number of tokens.
+/* device_peaks.h - predicts how many bytes a run of nodes needs at the short-lived end of a
+ * device's arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a
+ * list of steps: take (allocate a block), give (free a block), touch (read the extent of the
+ * arena). The list is simulated in an arena for each number of tokens. Equal layers have equal
+ * lists, and each list is simulated once for each number of tokens.
  *
  *   q = linear(a); s = act(q)
  *   take ids, take a, touch, take q, touch scratch of linear, give a, take s, touch, give q, ... */
@@ -11,16 +11,16 @@
 #include "graph/exec.h"
 
 typedef struct osh_device_peaks osh_device_peaks;
-/* `g` is a view and must outlive *out. */
+/* Makes an object for the graph g, which is a view and must outlive *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
-/* Walks the nodes of `s` and makes the list of their steps. Later calls of osh_device_peaks_at use
- * this list until the next walk. in->lent is not read. */
+/* Walks the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until the
+ * next walk. in->lent is not read. */
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
 /* Simulates the list for n_tokens tokens. *peak: most bytes that blocks at the short-lived end of
  * the arena need, including the ids of the batch and gaps between blocks. *left: bytes of the
- * values that still exist after the last node. */
+ * values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);
 /* Returns the number of simulations so far. */

@@ -1,4 +1,4 @@
-/* exec.c - runs a range of nodes on one ragged batch, in the order of exec_walk.c. */
+/* exec.c - runs a range of nodes on one ragged batch, in the order that exec_walk.c defines. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -76,8 +76,8 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
 /* ---- one run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
-    int route;         // number of the value that is the router's output
-    osh_tensor *lists; // own: I32 [E + E N]; NULL: not yet computed
+    int route;         // index of the value that is the router's output
+    osh_tensor *lists; // own: I32 [E + E N], E experts and N tokens; NULL: not yet computed
     int32_t *n;        // own [E]: number of rows of each expert
 } device_routes;
 
@@ -85,24 +85,24 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* view: hooks for the whole batch; NULL: none, or the job is for one sample. */
+    /* view: hooks for the whole batch; NULL: no hooks, or the job is for one sample. */
     const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // nodes [first, first + n)
     osh_expert_rows routed; // own: rows of the current expert, in host memory
     device_routes card;     // own
-    /* own: on a device, I64 [n, OSH_OP_MAX_OUT]: index of the first non-finite element of each
-     * output. */
+    /* own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
+     * output; NULL on the host. */
     osh_tensor *found;
     bool again;        // true for the second run, which looks for the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // value of each byte of an empty entry, which is then larger than
-                               // any index
+enum { NOTHING_FOUND = 0x7f }; // byte that fills entries of outputs without non-finite elements; as
+                               // I64 it is larger than any index
 
-/* True if all readers of the value may skip some rows. If a row that they read has a non-finite
- * element, their outputs have one too. */
+/* True if each node that reads the value may skip some of its rows. The outputs of these nodes show
+ * non-finite elements of all rows that are not skipped. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -115,8 +115,8 @@ static bool is_masked(const osh_graph *g, int v)
     return any;
 }
 
-/* Fails with the sample, token and channel of a non-finite element. `at` is the index of the first
- * one in output k of the node. */
+/* Fails with the sample, token and channel of a non-finite element. `at` is the index of this
+ * element in output k of the node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -128,8 +128,8 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if a node of the run reads the value and passes non-finite elements on to its output. A
- * chain of such nodes ends with a value that is checked. */
+/* True if a node of the run reads the value and its output is non-finite wherever the value is.
+ * Then the value need not be checked: a chain of such nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -137,7 +137,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert may not read the row. */
+        /* An expert may not read the row with the non-finite element. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -146,15 +146,14 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the entry in which a device stores the index of the first non-finite element of an
- * output. NULL: there is no such list. */
+/* Returns the entry of `found` for output k of a node. NULL: there is no list `found`. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks an output for non-finite elements. On a device the result is only stored, because the host
- * would have to wait for it. a->rows NULL: all rows are checked. */
+/* Checks an output for non-finite elements. On a device the result is only stored in `found`, so
+ * that the host need not wait. a->rows: rows to check on a device; NULL: all rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
@@ -203,7 +202,8 @@ done:
     return rc;
 }
 
-/* Finds the rows that are routed to the node's expert, and gathers these rows of its inputs. */
+/* Finds the rows that are routed to the node's expert, and gathers these rows of the inputs of the
+ * node. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -215,7 +215,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* The value already has only the rows of the expert. */
+        /* The value already contains only rows of the expert. */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -225,7 +225,7 @@ done:
     return rc;
 }
 
-/* Makes the value. Frees the tensor that an earlier run has kept. */
+/* Allocates the tensor of the value. Frees a tensor that an earlier run has kept. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -260,7 +260,8 @@ done:
     return rc;
 }
 
-/* Returns the rows of an expert on a device. `combine` is the last node of the expert. */
+/* Returns the list of rows that are routed to an expert, in device memory. `combine` is the last
+ * node of the expert. */
 static osh_op_rows expert_rows_on_device(const job *j, int combine)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
@@ -276,8 +277,8 @@ static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
                    *combine = &n[OSH_EXPERT_COMBINE];
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true: the node of up is before that of
-                                                          // gate
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true: the node of `up` is before the
+                                                          // node of `gate`
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
     const osh_tensor *w[3];
     for (int k = 0; k < 3; k++) {
@@ -323,8 +324,8 @@ done:
     return rc;
 }
 
-/* If the output of a routed node stays, or other nodes read it, copies its rows to their positions
- * in a value of the whole batch. */
+/* Replaces the output v of a routed node by a value of the whole batch with the rows at their
+ * positions. Does nothing if the value is not kept and only routed nodes read it. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -334,7 +335,7 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* If the value is masked (is_masked), no reader uses the other rows. */
+    /* If the value is masked (is_masked), its readers skip the other rows. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -344,7 +345,8 @@ done:
     return rc;
 }
 
-/* Collects the inputs of a node. *rows gets the table rows of a lookup; the caller frees them. */
+/* Sets the inputs and weights in *a. For a lookup, reads the table rows into *rows, which the
+ * caller frees. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -396,7 +398,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         int v = n->out[k];
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
-        /* The output is a new tensor, or the tensor at `from`. */
+        /* The output is a new tensor, or reuses the tensor at `from`. */
         if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
@@ -413,8 +415,8 @@ done:
     return rc;
 }
 
-/* Sets q to the tensors that the kernel reads. Returns false if a tensor is missing or has another
- * dtype. */
+/* Sets *q to the tensors that the joined kernel reads. Returns false if a tensor is missing or is
+ * not bf16. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -429,8 +431,8 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* *done stays false if a value is not finite: the nodes then run one by one, and the error names
- * the value. */
+/* Runs gate, up and glu as one kernel. If a value is not finite, *done is false: the nodes then run
+ * one by one, and the error names the value. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
@@ -457,10 +459,10 @@ done:
 
 struct osh_lanes {
     int n_made; // number of threads that have a batch
-    /* own [values]: true if nodes that run by sample make the value and later nodes read it; all
-     * false between runs. */
+    /* own [values]: true if nodes that run sample by sample make the value and later nodes read it;
+     * all false between runs. */
     bool *outer;
-    osh_batch *batch; // own [n]: batch of one sample for each thread; empty between runs
+    osh_batch *batch; // own [n_made]: for each thread a batch of one sample; empty between runs
 };
 
 typedef struct lanes { // a run of nodes on a batch, sample by sample
@@ -484,7 +486,8 @@ done:
     return rc;
 }
 
-/* Sets the views of one sample: the inputs of the nodes, and the outputs that later nodes read. */
+/* Fills the batch `lane` with views of the rows of one sample: of the inputs of the nodes, and of
+ * the outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -613,9 +616,10 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Ends a run. On a device only some values were checked. If a checked value is not finite, the
- * nodes run again with a check of every value, and the error names the first non-finite value. This
- * is possible because the values that the caller brought still exist. */
+/* Ends a run. On a device the first run checks only some values. If one of them is not finite, the
+ * nodes run again with a check of every value, and the error names the first non-finite value. The
+ * second run needs the values that the caller brought, so these are kept until this function
+ * returns. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -629,7 +633,7 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* The second run found no non-finite value. */
+    /* The second run found no non-finite value, so the error is that of the first run. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
@@ -660,7 +664,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // every batch has the ids
+    int ids = s->g->input_ids; // the ids exist in every batch
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

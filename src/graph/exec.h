@@ -1,47 +1,47 @@
-/* exec.h - runs nodes of a graph on one ragged batch. The caller owns the values that are live
- * between calls. */
+/* exec.h - runs nodes of a graph on one ragged batch: samples of different lengths without padding.
+ * The caller owns the values that exist between calls. */
 #ifndef OSH_EXEC_H
 #define OSH_EXEC_H
 #include "graph/graph.h"
 #include "tensor/device.h"
 
-/* Weights by index in the graph; NULL: not loaded. They have the stored dtype, or the compute dtype
- * after a modifier has written them. */
+/* Weights by index in the graph; NULL: not loaded. A weight has the dtype of the file, or the
+ * compute dtype after a modifier has written the weight. */
 typedef struct osh_weights {
     osh_tensor **w;     // own: tensors that the ops read; on the device, if there is one
-    /* own: if there is a device, copies in host memory that the solver and the output still need;
-     * else all NULL. */
+    /* own: if there is a device, copies in host memory for the solver and the output; else all
+     * NULL. */
     osh_tensor **host;
     int n;
-    osh_device *device; // view; NULL: host memory; set by the caller
-    /* view: checkpoint from which table rows of lookups are read (picked.h); NULL: w has the whole
-     * tables. */
+    osh_device *device; // view, set by the caller; NULL: the weights are in host memory
+    /* view: checkpoint from which table rows of lookups are read (picked.h); NULL: whole tables are
+     * in `w` */
     const osh_checkpoint *rows;
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the lists without
-                                                           // tensors
+static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the lists w and host,
+                                                           // without tensors
 {
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads the weights of the nodes that are not yet loaded, except tables of lookups (picked.h). A
+/* Loads those weights of the nodes that are not yet loaded, except tables of lookups (picked.h). A
  * non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
-/* True if the bytes of the loaded weight are a range of a file. */
+/* True if the weight in memory has the same bytes as a range of a file. */
 bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Returns the file that has the weight, unchanged, as bytes [begin, end) of *e. Returns NULL if the
- * weight is computed when it is read, or if its checksum must be recorded. */
+/* Returns the file that contains the bytes of the weight as bytes [begin, end) of *e. Returns NULL
+ * if the weight is computed when it is read, or if its checksum must be recorded. */
 const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
                                 const osh_checkpoint *ck, int weight);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
 /* Returns the gross bytes of the loaded weight. */
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Copies host[weight] to the device; loads the weight from the checkpoint first if host[weight] is
- * NULL. Without a device, the loaded tensor becomes w[weight]. */
+/* Copies host[weight] to the device and sets w[weight]. If host[weight] is NULL, loads the weight
+ * from the checkpoint first. Without a device, the loaded tensor becomes w[weight]. */
 osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int weight);
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
@@ -55,27 +55,28 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that has the values and runs the nodes; NULL: host
     const int32_t *ids; // view of the caller's [n_tokens]
-    /* view [n_values]: storage for outputs. A tensor is moved to `values` when its value is made.
-     * NULL: no storage. */
+    /* view [n_values]: storage for outputs; a node that makes the value moves the tensor to
+     * `values`; NULL: no storage */
     osh_tensor **into;
-    /* view [nodes]: the batch is the next piece of one sample; NULL: it has whole samples. Host
-     * only, without lanes and joins */
+    /* view [nodes]: state of the earlier tokens, if the batch is the next piece of one sample;
+     * NULL: whole samples. Only on the host, without lanes and joins. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
 typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // values v0 <= v < v1
 typedef struct osh_batch_rows { // views: the rows of a batch
-    const int32_t *ids;     // ids of all samples
-    const int64_t *offsets; // [n + 1] offsets in `ids` of the batch's samples
+    const int32_t *ids;     // ids of all samples of the data set
+    const int64_t *offsets; // [n + 1] offsets in `ids` of the n samples of the batch
     int64_t n;
 } osh_batch_rows;
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
                             const osh_batch_rows *rows);
-/* Frees the values in the range `of`, the ids and the offsets. The lists stay. b may be NULL. */
+/* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
+ * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with other rows. The lists, which have an entry for each value of the
- * model, are thus allocated once for many batches and ranges. On failure the caller still calls
+/* Clears a batch and fills it with other rows. The lists, with an entry for each value of the
+ * model, are thus allocated only once for many batches. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
@@ -87,101 +88,103 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
            osh_mem_gross((size_t)n_offsets * sizeof(int64_t));
 }
 
-/* One sample for each thread, for nodes that run sample by sample. One object is used for many
- * runs, one after the other. */
+/* Memory for nodes that run sample by sample: a batch of one sample for each thread. One object
+ * serves many runs, one after the other. */
 typedef struct osh_lanes osh_lanes;
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
-    /* For statistics: called when a value exists and is about to be used. It is called once per
-     * value and run, before the nodes that read the value; for values that the caller brought, at
-     * the start of the run. NULL: not called. */
+    /* For statistics: called once per value and run, after the value is made and before nodes read
+     * it. For values that the caller brought, called at the start of the run. NULL: not called. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                         const osh_batch *b);
     /* For activation quantization: called with the input of a linear node just before the node
-     * runs. It may set *x to another tensor, which `user` owns. */
+     * runs. The callback may set *x to another tensor, which `user` owns. */
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
-    /* view: nodes may run sample by sample, one sample per thread (osh_exec_by_sample). `value` is
-     * then called at least for outputs of routers and for the values that `seen` [values] marks
-     * (NULL: none). NULL: nodes run on the whole batch. */
+    /* view: memory with which nodes may run sample by sample, one sample per thread
+     * (osh_exec_by_sample). `value` is then called at least for outputs of routers and for values
+     * with seen[v]. lanes NULL: nodes run on the whole batch. seen NULL: false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
 
-/* Nodes of [first, first + n) for which run[i - first] is true. */
+/* Nodes to run: the nodes i in [first, first + n) for which run[i - first] is true. */
 typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
     const bool *run;  // view; NULL: all nodes run
-    const bool *keep; // view: [values] true for values that stay; NULL: all stay
-    /* The caller brings and the nodes read and make only these values; {0, 0}: all values of the
-     * graph may be used. */
+    const bool *keep; // view: [values] true for values that exist after the run; NULL: all values
+                      // are kept
+    /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
+     * values of the graph. */
     osh_exec_values of;
     const bool *routed; // view: [n] true for nodes that run only on the rows of their expert; NULL:
                         // none
-    /* The Linears gate and up, and a glu that alone reads both, may run as one kernel
-     * (ops/gated.h). The hook `value` is then called for the outputs of the two Linears only if
-     * `seen` marks them, and linear_input is not called. */
+    /* True: the Linears gate and up, and the glu that alone reads both, may run as one kernel
+     * (ops/gated.h). Then the hook `value` is called for the outputs of the two Linears only with
+     * seen[v], and linear_input is not called. */
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
-/* Runs the nodes. After the run, exactly the values with keep[v] that were made or brought exist.
- * With `check`, a non-finite output is an error that names module and sample; on a device the error
- * comes after the last node. */
+/* Runs the nodes. After the run, only values with keep[v] exist. If `check` is true, a non-finite
+ * output is an error that names module and sample; on a device this error is returned after the
+ * last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check);
 /* Returns the first index from `from` on at which `set` is true, or n if there is none. Fast for
  * sparse sets. */
 int osh_next_set(const bool *set, int from, int n);
-/* Sets run [n_nodes] to true for the nodes that must run to make the values with want[v]. */
+/* Sets run [n] to true for those of the nodes [first, first + n) that must run to make the values
+ * with want[v]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* True if nodes of a host batch run sample by sample when the hooks allow it: each thread then runs
- * all nodes on its own sample, and does not wait for other threads between two nodes. The results
- * do not depend on this choice. */
+/* True if nodes of a host batch run sample by sample when osh_exec_hooks.lanes is set. Each thread
+ * then runs all nodes on its own sample and does not wait for other threads between two nodes. The
+ * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
-/* Returns the end of the nodes from `node` on that run together, sample by sample. A single node
- * runs on the whole batch. `seen` is osh_exec_hooks.seen; `run` and `routed` are lists like those
- * of osh_exec_span, for [first, end). */
+/* Returns e such that nodes [node, e) run together, sample by sample; a single node runs on the
+ * whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in osh_exec_span, for nodes
+ * [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of marks of values for osh_exec_peak. The caller allocates them once for many calls: a list
- * has an entry for each value of the model, so allocating it for each pass of each range would be
- * slow. Own [values]; all false between calls. */
+/* Lists of marks of values for osh_exec_peak. The caller allocates the lists once for many calls,
+ * because allocating an entry for each value of the model in each call would be slow. Own [values];
+ * all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
-/* After a failure the caller still calls osh_exec_marks_deinit. */
+/* Allocates the lists. After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);
 void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m);
 typedef struct osh_exec_batch { // properties of the batch for which a peak is predicted
     int64_t n_tokens;
     int n_threads;
-    /* If samples run in parallel: tokens of the n_threads longest samples; 0: never sample by
-     * sample. */
+    /* If samples run in parallel: sum of the tokens of the n_threads longest samples; 0: the nodes
+     * run on the whole batch. */
     int64_t at_once;
     int64_t longest;  // tokens of the longest sample
-    int64_t past; // if the batch is a piece of one sample: tokens of the sample before the piece
+    int64_t past; // tokens of the sample before the batch, if the batch is a piece of one sample
     const bool *seen;          // view: see osh_exec_hooks
-    const osh_exec_marks *marks; // view; NULL: allocated for this call
+    const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
 } osh_exec_batch;
-typedef struct osh_exec_brought { // views of [values]
+typedef struct osh_exec_brought { // views [values]: values that the caller of a run brings
     const bool *in;     // true: the caller brings the value
-    const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: there
-                        // is no such value
-    const size_t *hook; // bytes that the hook allocates when it is called for the value; NULL: none
+    const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
+                        // for all values
+    const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;
+                        // NULL: 0 bytes
 } osh_exec_brought;
 /* Predicts the bytes (gross, an upper bound) that osh_exec_run needs besides the lists of the
- * batch. *left: bytes of the values that stay; left may be NULL. s->keep must not be NULL. */
+ * batch. *left: bytes of the values with keep[v]; left may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
-/* Does the same as osh_exec_peak for the short-lived end of a device's arena. Includes the ids of
- * the batch and the gaps between blocks. */
+/* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result
+ * includes the ids of the batch and the gaps between blocks. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                                    const osh_exec_brought *in, int64_t n_tokens);
 #endif

@@ -9,8 +9,8 @@
 
 #include "ops/gated.h"
 
-enum { PAGE = 4096 }; // if each of n samples has a block of its own, the blocks may exceed one
-                      // block for all by this number of bytes per sample
+enum { PAGE = 4096 }; // bytes per sample by which one block for each sample may exceed one block
+                      // for all samples
 
 typedef struct tally {
     const osh_graph *g;
@@ -19,11 +19,11 @@ typedef struct tally {
     size_t live, peak;
     const osh_exec_brought *in;  // view
     const osh_exec_batch *batch; // view
-    bool *here;       // view: [values] true for values that exist now
-    bool *lane;       // view: [values] true for values of one sample that exist now; all false
-                      // between uses
+    bool *here;       // view: [values] true for values that exist at the current node
+    bool *lane;       // view: [values] true for values of one sample that exist at the current
+                      // node; all false between uses
     int n_here;
-    size_t views;     // bytes of the structs of one thread's views
+    size_t views;     // bytes of the structs of one thread's views of tensors
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -39,7 +39,7 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     int64_t past = t->batch && n->op->next ? t->batch->past : 0;
     if (n->op->scratch)
         scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens + past, t->n_threads);
-    /* The scratch is allocated in this number of blocks. */
+    /* The scratch is allocated in at most 2 n_threads + 4 blocks, which need up to a page each. */
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }
 
@@ -49,7 +49,7 @@ static size_t tally_value_bytes(const tally *t, int v)
     return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
-/* Updates the peak with `more` bytes in addition to the values that exist now. */
+/* Raises the peak to the bytes of the values that exist now plus `more`. */
 static void tally_touch(tally *t, size_t more)
 {
     size_t now = t->live + more;
@@ -87,19 +87,19 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // an earlier run of the nodes has kept the value
+    count_gone(cx, w, v); // removes the value if an earlier run of the nodes has kept it
     tally_appear(w->user, v);
     return OSH_OK;
 }
 
-static void count_lane_scratch(tally *t, size_t scratch) // for one sample
+static void count_lane_scratch(tally *t, size_t scratch) // bytes of scratch for one sample
 {
     size_t threads = (size_t)t->batch->n_threads;
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Counts a node. If each sample has a block of its own, the blocks can exceed the one block that is
- * counted by a page per sample. */
+/* Counts the bytes of a node. If nodes run sample by sample, a value is counted as one block, but
+ * has one block per sample; count_lane_scratch adds a page for each sample. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;

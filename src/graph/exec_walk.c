@@ -10,12 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* With such a number of samples few threads are idle at the end. */
+    /* With such a number of samples few threads are idle after their last sample. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node needs the whole batch, because its rows are read or gathered for all samples
- * together. */
+/* True if the node runs on the whole batch, because table rows or rows of an expert are read for
+ * all samples together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
@@ -44,7 +44,7 @@ static bool is_read(const osh_exec_span *s, int value, int from)
 }
 
 /* True if a value that nodes before `end` make sample by sample must exist for the whole batch,
- * because it stays or later nodes read it. */
+ * because it is kept or later nodes read it. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -92,12 +92,12 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     int first = w->s.first, end = first + w->s.n;
     size_t n = (size_t)(w->s.of.v1 - w->s.of.v0);
     OSH_NEW(cx, w->last, n);
-    memset(w->last, 0xff, n * sizeof *w->last); // sets all to -1
+    memset(w->last, 0xff, n * sizeof *w->last); // sets all items to -1
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
-    for (int i = first; i < end; i++) // the hook of a value also reads the value of the original
-                                      // model
+    for (int i = first; i < end; i++) // the hook that is called for a value also reads the
+                                      // corresponding value of the original model
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
@@ -120,7 +120,7 @@ static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
     w->acts->gone(cx, w, v);
 }
 
-/* Runs after a node: calls the hook for the outputs of the node, and frees the values that no later
+/* Finishes a node: calls the hook for the outputs of the node, and frees the values that no later
  * node of the run reads. */
 static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
 {
@@ -137,8 +137,8 @@ done:
     return rc;
 }
 
-/* On a device: lists the rows of all experts of a router at once. The lists exist until the last
- * expert has run. */
+/* On a device, makes the lists of the rows of all experts of the node's router, unless they exist.
+ * The lists exist until the last expert has run. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 {
     int route = w->s.g->nodes[osh_routed_to(w->s.g, node)].in[2];
@@ -173,8 +173,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if the nodes from `first` on are the Linears gate and up of one value, in any order, and the
- * only glu that reads both. */
+/* True if the nodes from `first` on are the Linears gate and up, in any order, which read one
+ * value, and a glu that is the only reader of both outputs. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
@@ -220,8 +220,9 @@ done:
     return rc;
 }
 
-/* Returns the end of the mixture that begins at `first`, or `first` if none begins there. A mixture
- * ends after an expert. All of its nodes run, and no output except the last sum may stay. */
+/* Returns the end of the mixture (experts that run at once, routed.h) that begins at `first`, or
+ * `first` if none begins there. A mixture has whole experts. All of its nodes run, and no output
+ * except the last sum is kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;
@@ -264,7 +265,8 @@ done:
     return rc;
 }
 
-/* Walks nodes [first, end) sample by sample. The hook may be called for the outputs of `last`. */
+/* Walks nodes [first, end) sample by sample. `last` is the last of these nodes that runs; the hook
+ * is called only for the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;
@@ -341,7 +343,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* A node must also run if a later node that runs reads its output. */
+            /* A node also runs if a later node that runs reads its output. */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

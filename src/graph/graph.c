@@ -73,7 +73,8 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
     return graph_make(cx, out, faults, ck, models_dir, false);
 }
 
-/* A Linear with a bias is excluded, because the bias makes the other rows non-zero. */
+/* True if the producers of the value lead back to a routed_rows node, row by row. A Linear with a
+ * bias is excluded, because the bias makes the rows that are not routed non-zero. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {
@@ -132,7 +133,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
         architecture ? osh_template_find(cx, &t, NULL, architecture, models_dir) : OSH_OK;
     bool yes = t != NULL;
     osh_template_free(cx, t);
-    if (rc) osh_error_clear(cx); // osh_graph_new reports a broken template file
+    if (rc) osh_error_clear(cx); // osh_graph_new will report a broken template file
     return yes;
 }
 

@@ -1,5 +1,5 @@
-/* graph.h - the op graph of a model: modules, values (edges), nodes (ops) and weights. It is built
- * from models/<name>.json and config.json. */
+/* graph.h - the op graph of a model: modules, values (edges), nodes (ops) and weights. The graph is
+ * built from a template models/<name>.json and from config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
 #include <string.h>
@@ -13,48 +13,50 @@ typedef struct osh_partition osh_partition;
 
 /* A module of the Hugging Face tree that the template names. Parents come before children. */
 typedef struct osh_module {
-    char *name; // own: "model.layers.0.self_attn.q_proj"
-    char *cls;  // own: "Linear"
+    char *name; // own: such as "model.layers.0.self_attn.q_proj"
+    char *cls;  // own: such as "Linear"
     int parent; // index of the parent; -1: root
-    int node;   // node that runs the module; -1: it is a container
+    int node;   // node that runs the module; -1: the module only contains others
 } osh_module;
 
 typedef struct osh_value {
     char *name; // own: such as "model.layers.0.a"
     int64_t width;
-    /* dtype of [N, width]: the compute dtype, or F32 (f32_out of its op). The ids are I32 [N]. */
+    /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has f32_out.
+     * The ids are I32 [N]. */
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
-    int first_use, last_use; // first and last node that reads the value; -1: none
-    /* The corresponding value of the original model (osh_graph_add_original); -1: both models have
-     * this value. */
+    int first_use, last_use; // first and last node that read the value; -1: no node reads it
+    /* In a value of the quantized model, the corresponding value of the original model
+     * (osh_graph_add_original); -1: both models share the value. */
     int original;
-    /* The corresponding value of the quantized model, if this value belongs to the original model;
-     * -1: it does not. */
+    /* In a value of the original model, the corresponding value of the quantized model; -1: the
+     * value is not of the original model. */
     int quantized;
 } osh_value;
 
 typedef struct osh_weight {
-    char *name; // own: name of the tensor; for a tied head that of the embedding
+    char *name; // own: name of the tensor; for a tied head, the embedding's name
     int ndim;
     osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: no tensor
     int64_t shape[2];
-    int64_t tensor;  // index in the checkpoint's tensors; -1: the checkpoint has no tensor of this
-                     // name (compressed)
-    /* Stored dtype, if single rows can be read; else OSH_DTYPE_NONE. */
+    int64_t tensor;  // index of the tensor in the checkpoint; -1: the checkpoint has no tensor of
+                     // this name (compressed)
+    /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // stored as codes and scales: the caller sets the tensor of osh_weights
-    osh_st_entry *part; // own: the part of the tensor; NULL: the whole tensor
+    bool compressed; // stored as codes and scales; the caller makes the tensor of osh_weights
+    osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
+                        // tensor
 } osh_weight;
 
 typedef struct osh_node {
     const osh_op *op;
-    int module;            // index into modules
-    int in[OSH_OP_MAX_IN]; // values; -1: no input
+    int module;            // index of the module
+    int in[OSH_OP_MAX_IN]; // indices of values; -1: no input
     int out[OSH_OP_MAX_OUT];
-    int w[OSH_OP_MAX_IN]; // weights; -1: no weight
+    int w[OSH_OP_MAX_IN]; // indices of weights; -1: no weight
     void *attr; // own; in a node of the original model a view of the attributes of the next node
-    bool original;        // the node makes only values of the original model
+    bool original;        // the node makes values of the original model only
 } osh_node;
 static inline bool osh_node_is(const osh_node *n, const char *op)
 {
@@ -73,21 +75,21 @@ typedef struct osh_graph {
     int input_ids; // value of the token ids
     int hidden;    // value that the head reads (after the final norm)
     int head;      // node of lm_head; its logits are the output of the graph
-    osh_logits_rule logits; // how the model changes its logits after the head
+    osh_logits_rule logits; // changes of the logits after the head
     int64_t n_vocab, n_layers;
-    int64_t max_positions; // longest sample in tokens (with dynamic rope: multiplied by the factor
-                           // of the rope)
+    int64_t max_positions; // longest sample in tokens; with dynamic rope, multiplied by the rope's
+                           // factor
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: class of the default sequential target, such as
                            // "LlamaDecoderLayer"
     bool wrapped;          // true: a text model inside a model for images or sound
-    /* true: the output head has no weight: the checkpoint has no tensor for it, and it is not tied
-     * to another tensor. */
+    /* true: the output head has no weight, because the checkpoint has no tensor for it and
+     * config.json ties it to no other tensor */
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
     char *loaded;          // own: prefix of layers in transformers; NULL: same as in the checkpoint
-    /* own [nodes]: last node that must be in the same part as this one; NULL: no such condition.
-     * Set by the caller. */
+    /* own [nodes], set by the caller: for each node, the last node that must be in the same
+     * subgraph; NULL: no such condition. */
     int *joined;
 } osh_graph;
 
@@ -96,15 +98,15 @@ typedef struct osh_graph {
  * architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
-/* Works like osh_graph_new, but experts get only the tokens that the router sends to them: a
- * routed_rows node is before each expert. */
+/* Builds the graph like osh_graph_new, with a routed_rows node before each expert: the expert then
+ * gets only the tokens that the router sends to it. */
 osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                   const char *models_dir);
-/* True if the value is an output of routed_rows, or is computed row by row from such an output. All
- * rows that are not routed are then zeros. */
+/* True if the value is an output of routed_rows, or is computed row by row from such an output. In
+ * such a value, rows of tokens that are not routed to the expert are zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
-/* Works like osh_graph_new, for authors of templates: tensors that are missing or have a wrong
- * shape or dtype are listed, and the graph is built nevertheless. */
+/* Builds the graph like osh_graph_new, for authors of templates: tensors that are missing or have a
+ * wrong shape or dtype are listed in *faults, and are no error. */
 typedef struct osh_graph_faults {
     osh_buf text; // own: one line for each fault
     int64_t n;
@@ -114,16 +116,16 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // sets first and last use of every value
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
-/* Sets *yes to true if loaders want the experts of a dense model in one tensor ("stacked" of the
- * text model's template). */
+/* Sets *yes to true if loaders read all experts of an unquantized model from one tensor (key
+ * "stacked" of the text model's template). */
 osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck,
                                 const char *models_dir);
-/* Returns the name (own) that a module has in transformers; `name` is its name in the checkpoint.
+/* Returns the name (own) in transformers of a module that the checkpoint calls `name`.
  * language_model.model.layers.0 becomes model.language_model.layers.0, layers.0 becomes
  * model.layers.0, language_model.lm_head becomes lm_head. NULL: the name is the same, or there is
  * no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-static inline size_t osh_value_bytes(const osh_graph *g, int v) // bytes of a value for one token
+static inline size_t osh_value_bytes(const osh_graph *g, int v) // bytes of a value per token
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
 }
@@ -131,33 +133,35 @@ static inline size_t osh_value_gross(const osh_graph *g, int v, int64_t n_tokens
 {
     return osh_tensor_gross((size_t)n_tokens * osh_value_bytes(g, v));
 }
-int osh_graph_host_only(const osh_graph *g); // first node whose op has no kernel for a GPU; -1:
-                                             // none
+int osh_graph_host_only(const osh_graph *g); // returns the first node whose op has no kernel for a
+                                             // GPU; -1: there is none
 /* Fails if the head has no weight. `why` is the command or modifier that needs the head, for the
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
 bool osh_node_routes(const osh_node *n); // true if the output of the node assigns tokens to experts
+                                         // (a router)
 /* Returns the entry of the checkpoint from which the weight is read (parts.c). */
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
-int osh_graph_module(const osh_graph *g, const char *name); // index of the module; -1: none has
-                                                            // this name
+int osh_graph_module(const osh_graph *g, const char *name); // returns the index of the module; -1:
+                                                            // no module has this name
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that depends on a changed node is doubled: a node of
- * the original model is inserted before it. The inserted node has the same weights, and reads and
- * makes the original values. moved [nodes]: new index of each node. All other indices of nodes and
- * values that the caller has become invalid. */
+ * weights of node i will change. Every node that is changed, or that depends on a changed node, is
+ * doubled: a node of the original model is inserted before it, with the same weights but with
+ * original values as inputs and outputs. moved [nodes]: new index of each node. Old indices of
+ * nodes and values become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
-/* Sets *out (own) to a Graphviz text. p NULL: without subgraphs. */
+/* Sets *out (own) to the graph as Graphviz text. p NULL: without subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {
-    int first, n_nodes; // nodes [first, first + n_nodes) of the graph; parts are disjoint and in
-                        // order
+    int first, n_nodes; // nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and
+                        // in order
     int n_targets;
-    char *name; // own: module of the first target ("model.embed_tokens" if the part has none)
+    char *name; // own: name of the module of the first target, or "model.embed_tokens" if the
+                // subgraph has no target
     int *live_in;
-    int n_live_in; // values of earlier subgraphs that this one reads
+    int n_live_in; // values of earlier subgraphs that this subgraph reads
     int *live_out;
     int n_live_out; // values of this subgraph or of earlier ones that later subgraphs read
 } osh_subgraph;
@@ -166,11 +170,11 @@ struct osh_partition {
     int n;
 };
 
-/* Cuts the graph. A target is a class, a name or a regex (re:). If n is 0, the target is the
- * decoder layer. A target that matches nothing is an error that names it. Linears that share an
- * input stay together and count as one target. If they are not next to each other, the smallest
- * module that contains them stays together; for experts, only gate and up of each expert stay
- * together. */
+/* Cuts the graph into subgraphs at the targets, sequential targets such as decoder layers. A target
+ * is a class, a name or a regex (re:). If n is 0, the target is the decoder layer. A target that
+ * matches nothing is an error that names it. Linears that share an input are in one subgraph and
+ * count as one target. If other nodes are between them, all nodes of the smallest module that
+ * contains them are in one subgraph; for experts, only gate and up of each expert. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

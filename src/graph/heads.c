@@ -1,5 +1,5 @@
-/* heads.c - names of output heads, from _tied_weights_keys in the model classes of transformers
- * 5.17, and the search for a missing head. */
+/* heads.c - has the names of output heads, from _tied_weights_keys in the model classes of
+ * transformers 5.17, and describes a missing head. */
 #include "graph/heads.h"
 
 #include <string.h>
@@ -55,15 +55,15 @@ static const char *head_name(const osh_hf_config *c)
     return usual;
 }
 
-/* Returns the length of the module's name if the tensor is a weight or a part of a compressed
- * weight. Returns 0 for other tensors. */
+/* Returns the length of the module's name in the name of a weight or of a part of a compressed
+ * weight. Returns 0 for the names of other tensors. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
     return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
 }
 
-/* True if the first n bytes of `name` are `tail`, or end with a dot and `tail`. */
+/* True if the last part of the name, which has n bytes, is `tail`. */
 static bool is_called(const char *name, size_t n, const char *tail)
 {
     size_t len = strlen(tail);
@@ -82,7 +82,8 @@ static bool is_table(const char *name, size_t n)
     return false;
 }
 
-/* True if the module can be the model's head: it is in no decoder block, tower or MTP block. */
+/* True if the module is in no decoder block, tower or MTP block (multi-token prediction), and so
+ * can be the model's head. */
 static bool is_outside_blocks(const char *name)
 {
     if (osh_in_decoder_block(name) || osh_in_tower(name)) return false;
@@ -116,7 +117,7 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;
     const char *arch = c->architecture ? c->architecture : "";
-    bool coded = false; // true if the embedding table that was found so far is quantized
+    bool coded = false; // true: the embedding table at out->embedding is quantized
     *out = (osh_missing_head){.name = head_name(c), .embedding = -1,
                               .tied = c->tie_word_embeddings};
     out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||

@@ -1,7 +1,7 @@
 /* insert.c - inserts nodes before or after nodes of a graph.
  *
- *   a ── down_proj ── y          before:     a ── rotate ── a (rotated) ── down_proj ── y
- *                                after:      a ── down_proj ── y (as it comes) ── rotate ── y */
+ *   a ── down_proj ── y          "before":   a ── rotate ── a (rotated) ── down_proj ── y
+ *                                "after":    a ── down_proj ── y (not rotated) ── rotate ── y */
 #include "graph/insert.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ typedef struct splice {
     osh_graph *g;    // view: the graph
     osh_node *nodes; // own
     int n;
-    int *made;       // own [insertions]: value that each inserted node makes
+    int *made;       // own [insertions]: index of the value that each inserted node makes
 } splice;
 
 static osh_status insert_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
@@ -56,7 +56,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the existing node
+    osh_node *n = &s->nodes[s->n - 1]; // the node next to which the new node is inserted
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);

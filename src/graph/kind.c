@@ -1,16 +1,16 @@
 /* kind.c - finds the kind of a weight of an architecture without a template.
  *
- * A 2-D `weight` is no proof of a Linear: routers, position tables and Conv1D of GPT-2 have one
- * too, and no loader reads codes for them. A weight is a Linear only if it has all of these:
+ * Routers, position tables and Conv1D of GPT-2 also have a 2-D `weight`, but no loader reads codes
+ * for them. A weight is a Linear only if it has all of these:
  *
  *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
- *                                                     block after the last one
+ *                                                     block (multi-token prediction) after the last
  *   - a last part that only Linears have:             q_proj, w1, dense_4h_to_h; not gate, x_proj
  *   - no part that names another kind:                router, vision_tower
- *   - a bias, if any, as long as the weight has rows: [3D] for a c_attn of [D, 3D] is a Conv1D's
+ *   - a bias, if any, with one element per row:       c_attn [D, 3D] with bias [3D] is a Conv1D
  *
- * or if it is in the catalogue of a known family (catalogue.c). tests/golden/families has the
- * classes of transformers. */
+ * or if it is in the catalogue of a known family (catalogue.c). tests/golden/families has the names
+ * and classes of modules in transformers. */
 #include "graph/kind.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 #include "graph/heads.h"
 
-typedef struct part { // a part of a name between two dots
+typedef struct part { // a piece of a name between two dots
     const char *s;
     size_t n;
 } part;
@@ -50,7 +50,7 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* Returns the part that begins at s. The name ends at `end`. */
+/* Returns the part of a name that begins at s. `end` is the end of the name. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));
@@ -66,7 +66,7 @@ static part last_part(const char *name, size_t n)
 
 /* ---- blocks ---- */
 
-/* Returns the number of the block in a name, or -1 if it has none. */
+/* Returns the number of the decoder block in a name, or -1 if the name has none. */
 static int64_t name_block(const char *name, size_t n)
 {
     static const char *const lists[] = {"layers", "layer", "h", "blocks", "block"};
@@ -161,7 +161,7 @@ static bool has_conv1d(const char *model_type)
     return false;
 }
 
-/* Returns the number of elements of the module's bias, or -1 if it has none. */
+/* Returns the number of elements of the module's bias, or -1 if the module has no bias. */
 static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
 {
     char bias[512];
@@ -171,7 +171,8 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* True if the last part of a name belongs to a Linear: it ends in "_proj" or is in the list. */
+/* True if the last part of a name is one that only Linears have: a part that ends in "_proj" or is
+ * in the list. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",
@@ -220,7 +221,7 @@ static const char *special_kind(const osh_kinds *k, const char *name, size_t n, 
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
         return "a part of a state-space scan, which reads its weight";
     if (!strcmp(k->model_type, "falcon")) return "a FalconLinear, which reads its weight";
-    if (any_part(name, n, part_is_t5_mlp)) return "T5's, which looks at its weight";
+    if (any_part(name, n, part_is_t5_mlp)) return "an MLP of T5, whose class reads the weight";
     return NULL;
 }
 
@@ -233,7 +234,7 @@ static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, pa
         *why = head ? "a head" : "outside the decoder blocks";
     else if (any_part(name, n, part_is_tower)) *why = "in a tower for images or sound";
     else if (any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
-        *why = "in a block beyond the model's";
+        *why = "in a block after the model's last block";
     else if (part_ends(leaf, "gate")) *why = "a gate";
     else if (!part_is_linear(leaf) && !part_is_conv1d(leaf))
         *why = "not a name that only Linears have";
@@ -251,8 +252,8 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    if (any_part(name, n, part_is_gate)) { // the weight has a row for each expert, or is half of an
-                                           // MLP
+    if (any_part(name, n, part_is_gate)) { // the weight of a gate has a row for each expert, or
+                                           // belongs to an MLP
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }
@@ -262,7 +263,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     bias = module_bias(k, name, n);
     if (bias >= 0 && bias != O) {
         if (bias == I) return *why = transposed, OSH_KIND_CONV1D;
-        return *why = "a bias of another length than its rows", OSH_KIND_DOUBT;
+        return *why = "a bias with another length than the weight has rows", OSH_KIND_DOUBT;
     }
     if (part_is_conv1d(leaf) && (bias < 0 || O == I))
         return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
@@ -284,7 +285,7 @@ const char *osh_kind_lasting_name(const char *name, size_t *n)
     if (name_block(name, strlen(name)) >= 0) return NULL;
     *n = sizeof head - 1;
     if (part_is_head(leaf)) return head;
-    /* The last two parts of the name. */
+    /* Returns the last two parts of the name. */
     const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s;
     *n = (size_t)(end - s);
     return s;
@@ -313,5 +314,6 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
             k->n_layers = (int64_t)v->valuedouble;
     }
-    if (cJSON_IsTrue(both)) k->n_layers = -1; // the config has the number of only one of two stacks
+    if (cJSON_IsTrue(both)) k->n_layers = -1; // num_hidden_layers counts only the encoder or only
+                                              // the decoder
 }

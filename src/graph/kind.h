@@ -7,31 +7,34 @@
 typedef enum osh_kind {
     OSH_KIND_LINEAR,    // certainly a Linear of a decoder block
     OSH_KIND_DOUBT,     // perhaps a Linear: a target can match its name, but not the class Linear
+                        // (see `why`)
     OSH_KIND_EMBEDDING, // the embedding table of tokens
     OSH_KIND_POSITIONS, // a table of positions; weights of this kind and of all kinds below are
                         // never quantized
     OSH_KIND_ROUTER,
-    OSH_KIND_CONV1D,    // transposed: columns are outputs
+    OSH_KIND_CONV1D,    // a Conv1D of GPT-2: the weight is stored transposed, with a column for
+                        // each output
     OSH_KIND_NORM,
 } osh_kind;
 
 typedef struct osh_kinds { // state for one checkpoint
     const osh_checkpoint *ck; // view
     const char *model_type; // view: model_type of the text model's config; "": the config has none
-    const char *family;       // view: model_type of the whole model
-    int64_t n_layers;         // < 0: unknown
+    const char *family;       // view: model_type of the whole model, which may contain the text
+                              // model
+    int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 /* Returns the kind of the module `name` (n bytes) whose weight is [O, I]. *why (static string): the
- * reason why the module is not certainly a Linear; NULL: it certainly is a Linear. */
+ * reason why the module is not certainly a Linear; NULL: the module certainly is a Linear. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
                      const char **why);
-/* True if the family has a Linear of that name in transformers (catalogue.c). */
+/* True if the catalogue (catalogue.c) lists a Linear of that name for the model family. */
 bool osh_catalogue_has(const char *family, const char *name, size_t n);
-/* Returns the part of a name, and its length *n, that is also in the name of the module in
- * transformers: "lm_head" for any head, "vision_tower" for a module of a vision tower, else the
- * last two parts. Callers make a regex of it. Returns NULL if the two names are equal, as in
+/* Returns a part of a module's name that the module's name in transformers also has, and the length
+ * of this part in *n: "lm_head" for any head, "vision_tower" for a module of a vision tower, else
+ * the last two parts. Callers make a regex of the part. Returns NULL if both names are equal, as in
  * decoder blocks. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* True if a name has the number of a decoder block: "model.layers.3.mlp.gate". False in towers for

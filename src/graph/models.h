@@ -6,7 +6,7 @@
 
 typedef struct osh_embedded_model {
     const char *name; // file name without .json
-    const char *text; // n bytes
+    const char *text; // n bytes of JSON
     size_t n;
 } osh_embedded_model;
 

@@ -5,17 +5,20 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * h and a are the same in both models; q and all values computed from it are doubled. The two nodes
- * are neighbours in the lists of the graph, and so are the two values. */
+ * h and a are the same in both models; q and all values that are computed from q are doubled. The
+ * two nodes of a pair are neighbours in the graph's list of nodes, and the two values in its list
+ * of values. */
 #include "graph/graph.h"
 
 #include <string.h>
 
 typedef struct doubling {
     bool *nodes, *values;  // own: true if the node or value is doubled
-    int *moved;            // view: new index of each node; the original of a node is before it
-    int *moved_value;      // own: new index of each value; the original of a value is after it
-    int n_nodes, n_values; // sizes of the new graph
+    int *moved;            // view: new index of each node; the node of the original model is
+                           // directly before it
+    int *moved_value;      // own: new index of each value; the value of the original model is
+                           // directly after it
+    int n_nodes, n_values; // number of nodes and of values in the new graph
 } doubling;
 
 static void choose_twice(doubling *d, const osh_graph *g, const bool *changed)
@@ -43,7 +46,8 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* From the end, so that no value is overwritten before it is moved. */
+    /* Moves from the last value to the first, so that no value is overwritten before it is
+     * moved. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];
@@ -60,7 +64,8 @@ done:
     return rc;
 }
 
-/* Returns a node of the old graph with the values of the new graph. */
+/* Returns a copy of a node with the indices of values in the new graph; `original`: with the values
+ * of the original model. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

@@ -4,11 +4,11 @@
  *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A new part begins before the first target, so the nodes before it are a part of their own. A new
- * part also begins before a target when the current part has N targets. Nodes between two targets
- * belong to the part of the first target, and nodes after the last target to the part of the last.
- * If targets are nested, only the outermost counts. Nodes are in execution order, so a part is a
- * range of nodes. */
+ * A part is a subgraph. A part begins before the first target, so the nodes before that target are
+ * a part of their own. A part also begins before a target when the current part has N targets
+ * (per_subgraph). Nodes between two targets belong to the part of the first target, and nodes after
+ * the last target to the part of the last. If targets are nested, only the outermost counts. Nodes
+ * are in execution order, so a part is a range of nodes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Keeps gate and up of each expert together. They are neighbours. */
+/* Keeps gate and up of each expert, which are neighbours, in one part. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -91,9 +91,9 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
 }
 
 /* reach[i]: the last node that must be in the same part as node i, with all nodes between. Raises
- * reach[i] for the Linears that read value v. If the Linears are neighbours, they stay together. If
- * not, the smallest module that contains them stays together; for experts, only gate and up of each
- * expert. */
+ * reach[i] for the Linears that read value v, so that they are in one part. If other nodes are
+ * between them, the smallest module that contains them is in one part; for experts, only gate and
+ * up of each expert. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -119,14 +119,14 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must stay
- * together belong to the target of their first node. */
+/* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must be in
+ * one part belong to the target of the first such node that has a target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the outermost one remains
+            if (hit[m]) unit[i] = m; // the outermost target remains
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)
@@ -145,7 +145,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-/* Shrinks the list to n items: a deep model has many parts with few live values each. */
+/* Shrinks the allocation of a list to n items, because a deep model has many parts with few live
+ * values each. */
 static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
@@ -161,8 +162,8 @@ typedef struct alive { // values that exist and that a later node reads
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Sets live_in and live_out of a part. Values that are made here are added to `alive`; values that
- * no later node reads are removed. The time for a part thus depends only on the number of its live
+/* Sets live_in and live_out of a part. Values that the part makes are added to *a; values that no
+ * later node reads are removed. The time for a part thus depends only on the number of its live
  * values. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
@@ -194,7 +195,7 @@ done:
 }
 
 typedef struct open_part { // a part whose end is not yet known
-    int first, n_targets; // first node; targets so far
+    int first, n_targets; // first node of the part; number of targets so far
     int module;           // module of the first target; -1: none
 } open_part;
 

@@ -1,18 +1,19 @@
-/* parts.c - a weight that is a part of a stored tensor: one expert of many, every second column, or
- * a matrix that is stored transposed. The entry's
+/* parts.c - finds a weight that is a part of a stored tensor: one expert of many, every second
+ * column, or a matrix that is stored transposed. In a template entry
  *
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "transposed": bool}
  *
- * names the tensor inside the layer. "at" is the index along its first dimension. Without "at" the
- * tensor itself is the matrix. Row r of the weight is row f + r s of the matrix, or column f + r s
- * if it is transposed; element r of the bias is element f + r s. A convolution [C, 1, K] counts as
- * a matrix [C, K], and a bias may be [1, E]. */
+ * "weight" and "bias" are names of tensors inside the layer. "at" is the index along the first
+ * dimension of the tensor; this selects a matrix. Without "at" the tensor itself is the matrix. Row
+ * r of the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of
+ * the bias is element f + r s. A convolution [C, 1, K] counts as a matrix [C, K], and a bias may be
+ * [1, E]. */
 #include "graph/template.h"
 
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step; // at < 0: the whole tensor
+    int64_t at, first, step; // at < 0: the whole tensor is the matrix
     bool transposed;
 } rule;
 
@@ -32,15 +33,15 @@ done:
 }
 
 /* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
- * of the part are; the columns are along the other dimension. */
+ * of the part are numbered; `columns` is the dimension of the columns. */
 static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
                              const rule *r, int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    osh_st_entry whole = *stored; // view: without dimensions of 1 in the middle, as a convolution
-                                  // has
+    osh_st_entry whole = *stored; // view: the shape without the dimension 1 in the middle of a
+                                  // convolution, or before a bias
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;

@@ -1,6 +1,6 @@
-/* picked.c - reads the table rows that a batch's tokens name. A list with 4 bytes for each token of
- * the vocabulary marks the rows. They are read in the order of the table, neighbours in one read,
- * on all threads. */
+/* picked.c - reads the table rows of the tokens of a batch. A list with 4 bytes for each token of
+ * the vocabulary marks the rows. The rows are read in the order of the table, neighbours in one
+ * read, on all threads. */
 #include "graph/picked.h"
 
 #include <string.h>
@@ -8,14 +8,15 @@
 #include "base/profile.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 32 }; // rows that a chunk reads
+enum { PIECE = 32 }; // number of rows that a chunk of osh_parallel_for reads
 
 typedef struct reading {
     const osh_checkpoint *ck;
     const osh_ckpt_tensor *t;
     osh_file *f;     // own
     osh_tensor *rows; // own: [m, D], in host memory
-    int32_t *at;     // own [V]: index of the row in `rows`; -1: the row is not needed
+    int32_t *at;     // own [V], V tokens in the vocabulary: index of the row in `wanted`; -1: the
+                     // row is not needed
     int32_t *wanted; // own [m]: rows of the table to read, in ascending order
     int64_t m;
 } reading;
@@ -25,8 +26,8 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
     return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* Shapes of the tensors that a lookup allocates, for n ids that name m rows of w. They have no
- * data. The run allocates them by these shapes, and the plan counts them. */
+/* Tensors that a lookup allocates for n ids that name m different rows of w. A run allocates the
+ * tensors by the shapes of room_shape, and a plan counts their bytes. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -145,7 +146,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape, for n different ids. */
+/* Returns the largest possible shape for n ids, which is reached if all ids differ. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));

@@ -1,30 +1,30 @@
-/* picked.h - reads only the rows of a table that the tokens of a batch name, not the whole table,
- * for ops with `lookup`.
+/* picked.h - reads only those rows of a table that the tokens of a batch need, for ops with
+ * `lookup`.
  *
- *   ids 7 3 7 900, a table of 49,152 rows: reads rows 3, 7 and 900; the ids become 1 0 1 2 */
+ *   ids 7 3 7 900, table of 49,152 rows: rows 3, 7 and 900 are read; the ids become 1 0 1 2 */
 #ifndef OSH_PICKED_H
 #define OSH_PICKED_H
 #include "graph/graph.h"
 #include "tensor/device.h"
 
 typedef struct osh_picked {
-    osh_tensor *ids; // own: I32 [N], indices of rows of w, in host memory
-    osh_tensor *w;   // own: [distinct rows, D], in the order of the table; on the device
+    osh_tensor *ids; // own: I32 [N], N tokens: indices of rows of w, in host memory
+    osh_tensor *w;   // own: [distinct ids, D], in the order of the table, on the device
 } osh_picked;
-/* True if weight k of the node is not loaded as a whole; its rows are read when the tokens are
- * known. */
+/* True if weight k of the node is a table of which only the rows of a batch's tokens are read. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
 typedef struct osh_picked_ids {
     const int32_t *ids; // view [n], in host memory
     int64_t n;
     osh_device *device; // view: device that gets the rows; NULL: host memory
 } osh_picked_ids;
-/* Reads the rows. A non-finite row is an error that names the tensor and the element. */
+/* Reads the rows of the ids. A non-finite element is an error that names the tensor and the
+ * element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
-/* Return upper bounds of the gross bytes of a lookup of n tokens: in host memory, and in the arena
- * of a device. */
+/* The two functions return upper bounds of the gross bytes of a lookup of n tokens: in host memory,
+ * and in the arena of a device. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n);
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n);
 #endif

@@ -1,4 +1,4 @@
-/* rope_freq.c - computes inverse frequencies as modeling_rope_utils.py of transformers.
+/* rope_freq.c - computes inverse frequencies f[i] as modeling_rope_utils.py of transformers does.
  *
  *   default   f[i] = 1 / theta^(2i / dim)
  *   linear    f / factor
@@ -9,7 +9,7 @@
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
  * torch computes in f32, with one rounding per step, and so does this file. Only the power is
- * computed in double and rounded once (torch's own is within 1 ulp of that). */
+ * computed in double and rounded once; the power of torch differs from it by at most 1 ulp. */
 #include "graph/rope_freq.h"
 #include "base/elementary.h"
 
@@ -17,7 +17,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-static void rope_powers(float *p, double theta, int64_t dim) // p [dim / 2] = theta^(2i / dim)
+static void rope_powers(float *p, double theta, int64_t dim) // sets p [dim / 2] to theta^(2i / dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
@@ -48,7 +48,8 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
-/* Returns the dimension whose wave rotates n times within the original positions. */
+/* Returns the dimension (a real number) whose angle makes n full turns within `positions`
+ * tokens. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
     return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));
@@ -122,7 +123,7 @@ static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, d
     return OSH_OK;
 }
 
-/* f[i] = 1 / (factor[i] p[i]). */
+/* Sets f[i] = 1 / (factors[i] p[i]). */
 static void divide_by_factors(float *f, const float *p, const cJSON *factors)
 {
     const cJSON *v;
@@ -152,7 +153,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* The two halves are halves of the whole head; the last pairs do not rotate. */
+    /* With this type a pair has an element of each half of the whole head, and the last pairs do
+     * not rotate. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

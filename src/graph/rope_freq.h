@@ -5,11 +5,11 @@
 #include "io/hf_config.h"
 #include "ops/op.h"
 
-/* Sets attr for heads of head_dim elements. max_positions: longest sample of the model in tokens.
- * `path` is for messages. */
+/* Sets *attr for heads of head_dim elements. max_positions: longest sample of the model in tokens.
+ * path: config.json, for messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
-/* Returns m: models with latent attention multiply attention scores by m^2, as yarn_apply_mscale of
- * transformers does. */
+/* Returns the factor m of yarn. Models with latent attention multiply attention scores by m^2, as
+ * yarn_apply_mscale of transformers does. */
 double osh_rope_mscale(const osh_rope *rope);
 #endif

@@ -45,7 +45,7 @@ static bool is_expert(const osh_graph *g, int first)
     if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original)
         return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
-    /* True: the node of up is before that of gate. */
+    /* true: the node of `up` is before the node of `gate` */
     bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
@@ -53,7 +53,8 @@ static bool is_expert(const osh_graph *g, int first)
                                   g->values[glu->out[0]].width);
 }
 
-/* True if two experts can run in one mixture. */
+/* True if the experts that begin at nodes a and b can run at once: they have equal inputs, widths
+ * and attributes. */
 static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
@@ -73,7 +74,7 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         int sum = n[OSH_EXPERT_COMBINE].in[0];
         if (at == first) continue;
         if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
-        /* Other nodes read the sum so far. */
+        /* Stops if other nodes also read the sum of the experts so far. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;
@@ -142,8 +143,8 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // and the width of the router's
-                                                              // output
+                 osh_value_bytes(g, g->nodes[combine].in[2]); // row: bytes per token of input,
+                                                              // output and router's output
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
            osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));

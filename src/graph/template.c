@@ -2,7 +2,7 @@
  * attributes.
  *
  * An expression has sums, differences, products and quotients of names, of numbers, and of square
- * roots, floors and ceilings of names. It can do nothing else, so a template is data. */
+ * roots, floors and ceilings of names. Templates have no other computation. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 16, MAX_NAME = 64, MAX_TEMPLATE_BYTES = 1 << 20 };
-static const double max_int = 1099511627776.0; // 2^40: the product of two fits in int64_t
+static const double max_int = 1099511627776.0; // largest whole number in a template or in
+                                               // config.json: 2^40
 
 void osh_template_free(osh_ctx *cx, osh_template *t)
 {
@@ -47,8 +48,8 @@ done:
     return rc;
 }
 
-/* Takes ownership of `t`. Gives it to *out if it has the architecture; if not, adds its
- * architectures to `known`. */
+/* Takes ownership of `t`. Sets *out to `t` if the template has the architecture; if not, adds the
+ * architectures of `t` to the text `known` and frees `t`. */
 static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
                              const char *architecture)
 {
@@ -129,8 +130,8 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
-/* Returns the member of the object whose key is the number. transformers 5 pads keys with zeros,
- * such as "05" for 5 if the largest is 11. */
+/* Returns the member of the object whose key is the number. transformers 5 pads such keys with
+ * zeros: "05" for 5 if the largest number is 11. */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;
@@ -142,9 +143,9 @@ static const cJSON *member_numbered(const cJSON *object, int64_t number)
     return NULL;
 }
 
-/* Evaluates {"layers", "key", "same", "else"}. config.json has an object whose keys are numbers of
- * layers. The result is `key` of the layer's member; `same` if the layer does not have it; `else`
- * if there is no such object. */
+/* Evaluates {"layers", "key", "same", "else"}. "layers" names an object of config.json whose keys
+ * are numbers of layers. *out is the value of `key` in the layer's member, or `same` if the layer
+ * has no such value, or `else` if there is no such object. */
 static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                                 int depth)
 {
@@ -173,9 +174,9 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* Evaluates {"list", "at", "else"}: an item of a list of config.json, or the number that is there
- * instead of a list. The result is `else` if there is no list or the item is infinite, which
- * transformers 5 writes as {"__float__": "Infinity"}. */
+/* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json, or the number
+ * that config.json has instead of the list. *out is `else` if there is no list, or if the item is
+ * infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
@@ -200,8 +201,8 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     return OSH_OK;
 }
 
-/* Sets *yes to true if the list under this key of config.json contains the layer. An absent or null
- * list is empty. */
+/* Sets *yes to true if the list `key` of config.json contains the number of the layer. An absent or
+ * null list is empty. */
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
                                   int64_t layer)
 {
@@ -220,12 +221,12 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"list", "is", "every", "else"}, which tests the layer's item of a list of config.json,
- * or one word for all layers. With `is`, the result is true if the item is that word or one of
- * these words; without it, if the item is not 0. If there is no list, the result is `else`, or true
- * if the number of the layer, from 1, is not a multiple of `every`. Also evaluates {"from"}, true
- * if the number of the layer, from 0, is at least that, and {"in"}, true if that list of
- * config.json has the number of the layer, from 0. */
+/* Evaluates a row of "flags" for a layer. Layer is the number of the layer, from 0. {"list", "is",
+ * "every", "else"}: tests the layer's item in a list of config.json, or the word that config.json
+ * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
+ * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
+ * not a multiple of `every`. {"from"}: true if layer >= from. {"in"}: true if that list of
+ * config.json contains layer. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
@@ -249,7 +250,7 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     if (!cJSON_IsString(key))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
-    /* An empty list is the same as no list. */
+    /* An empty list counts as no list. */
     if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
                                    : cJSON_IsString(list) ? list : NULL;
@@ -277,8 +278,8 @@ done:
     return rc;
 }
 
-/* Returns the default of a key that config.json lacks; NULL: it has none. The defaults of the
- * template of the model around the text model win. */
+/* Returns the default of a key that config.json lacks; NULL: the key has none. If another model
+ * contains the text model, the defaults of its template have precedence. */
 static const cJSON *scope_default(const osh_scope *s, const char *name)
 {
     const cJSON *json = s->tpl->json, *around = s->tpl->wrap;
@@ -331,11 +332,11 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
 
 static double root_of(double x) { return x >= 0 ? sqrt(x) : 0; }
 
-/* Functions of a name: sqrt(head_dim). */
+/* Functions that an expression can apply to a name, such as sqrt(head_dim). */
 static const struct { const char *call; double (*of)(double); } functions[] = {
     {"sqrt(", root_of}, {"floor(", floor}, {"ceil(", ceil}};
 
-/* Evaluates a name, a number or a function of a name at *p, and moves *p to its end. */
+/* Evaluates the name, number or function of a name at *p, and moves *p to the end of it. */
 static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s, const char **p,
                                     int depth)
 {
@@ -414,8 +415,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns the name of `expr` for messages. A dim, whose name only the template uses, is replaced by
- * its key of config.json. */
+/* Returns the name of `expr` for messages. A name of the template's "dims" is replaced by the key
+ * of config.json that the user knows. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;
@@ -448,9 +449,9 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, they
- * decide. If not, layers from `from` (max_window_layers) on have it, or all layers whose number,
- * from 1, is not a multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is
+ * true if the layer's item is sliding_attention. If not, layers from `from` (max_window_layers) on
+ * have sliding attention, or all layers for which layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

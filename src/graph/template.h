@@ -1,10 +1,11 @@
-/* template.h - finds the template of an architecture and evaluates its names against config.json.
+/* template.h - finds the template of an architecture and evaluates the names in it with the values
+ * of config.json.
  *
- * A name is the first of these that exists:
- *   "window"        the layer's window
+ * A name stands for the first of these that exists:
+ *   "window"        the layer's window in tokens
  *   "sliding"       1 if the layer has sliding attention
  *   "sparse"        1 if the layer has experts
- *   "e"             number of the repeated module
+ *   "e"             number of the repeated module, such as the expert
  *   "i"             number of the layer
  *   "rope_mscale"   the factor of yarn for the scores of latent attention
  *   a row of "flags", which is on or off for the layer
@@ -20,13 +21,13 @@ typedef struct osh_template {
     char *name;  // own: name for messages, such as "llama.json"
     cJSON *json; // own
     bool by_route; // experts get only the tokens that are routed to them
-    const cJSON *wrap; // view: "wraps" of the template of the model that contains this one; NULL:
-                       // none
+    const cJSON *wrap; // view: "wraps" of the template of the model that contains this text model;
+                       // NULL: none
 } osh_template;
 
-/* Finds the template of an architecture. models_dir NULL: only embedded templates; else its files
- * have precedence. *out is NULL if no template has this architecture. *known (own) then lists the
- * known architectures; known may be NULL. */
+/* Finds the template of an architecture. models_dir NULL: only embedded templates; else the files
+ * of models_dir have precedence. *out is NULL if no template has this architecture. *known (own)
+ * then lists the known architectures; known may be NULL. */
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
                              const char *architecture, const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
@@ -40,40 +41,42 @@ typedef struct osh_scope {
     const osh_template *tpl;
     const osh_hf_config *config;
     int64_t layer;  // number of the current layer
-    int64_t window; // window of the layer; 0: no window
+    int64_t window; // window of the layer in tokens; 0: no window
     bool sliding;   // the layer has sliding attention; may be true with window 0
     bool sparse;    // the layer has experts
     int64_t e;      // number of the repeated module inside the layer
     int64_t max_position; // max_position_embeddings of config.json
 } osh_scope;
 
-typedef struct osh_entry_shape { // keys "weight" and "bias" of an entry, evaluated
+typedef struct osh_entry_shape { // values of the keys "weight" and "bias" of a template entry
     int ndim;
     int64_t dims[2];
     bool bias;
 } osh_entry_shape;
-/* Makes the attributes (own) of an entry's node. NULL: the op has none (attributes.c). */
+/* Makes the attributes (own) of a template entry's node (attributes.c). Sets *attr to NULL if the
+ * op has no attributes. */
 osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op,
                           const cJSON *entry, const osh_entry_shape *w);
 
-/* Sets name, tensor and part of a weight from `json`. w already has ndim and shape (parts.c). */
+/* Sets name, tensor and part of the weight w from `json`, the value of "part" (parts.c). The caller
+ * sets w->ndim and w->shape. */
 osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const osh_checkpoint *ck,
                         const char *tensor, const cJSON *json);
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
-                         const cJSON *expr); // a number, a bool or an expression such as
+                         const cJSON *expr); // expr: a number, a bool or an expression such as
                                              // "a*b/2+sqrt(c)"
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
-                         int64_t min); // a whole number from `min` to 2^40
+                         int64_t min); // *out: a whole number from `min` to 2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
-                         const char *key); // view of config.json or of the template
-/* Sets *out to the window of a layer according to the template's "window" row {"size", "when",
+                         const char *key); // *out: view of config.json or of the template
+/* Sets *out to the window of a layer in tokens, from the template's "window" row {"size", "when",
  * "layers", "from", "every"}; 0: full attention. *sliding: true if the layer has sliding
  * attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
 /* Sets *out to true if the layer has experts according to the template's "sparse" row {"when",
- * "every", "from", "to", "except", "only"}. Without such a row it is false. */
+ * "every", "from", "to", "except", "only"}. Without such a row *out is false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

@@ -65,15 +65,16 @@ done:
     return rc;
 }
 
-/* Returns the stored tensor if the bytes of the loaded weight are a range of a file. Else returns
- * NULL. */
+/* Returns the stored tensor if the weight in memory has the same bytes as a range of a file. Else
+ * returns NULL. */
 static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck,
                                             int weight)
 {
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    if (!w->part) t = osh_checkpoint_find(ck, w->name); // osh_weights_load also looks up the name
+    if (!w->part) t = osh_checkpoint_find(ck, w->name); // finds the tensor by name, as
+                                                        // osh_weights_load does
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;
 }

@@ -1,5 +1,5 @@
-/* ask.c - makes requests to the Hub: it follows redirects, repeats attempts, and turns refusals
- * into messages. */
+/* ask.c - makes requests to the Hub, follows redirects, repeats attempts, and converts refusals to
+ * error messages. */
 #include "hub/ask.h"
 
 #include <stdio.h>
@@ -9,13 +9,13 @@
 
 enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600, MAX_WORDS = 64 << 10 };
 
-/* True if the token may be sent to the address: the host and port of the endpoint, or a host of the
- * Hub. Other hosts of its domain do not get it. */
+/* True if the access token may be sent to the address: its host and port are those of the endpoint,
+ * or its host is in the list. Other hosts of the Hub's domain never get the token. */
 static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",
                                         "https://hf.co"};
-    bool safe = !strncasecmp(url, "https:", 6); // the scheme is https, or that of the endpoint
+    bool safe = !strncasecmp(url, "https:", 6); // the scheme is https
     if (osh_http_same_host(url, hub->endpoint)) return safe || !strncasecmp(url, hub->endpoint, 6);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (safe && osh_http_same_host(url, hosts[i])) return true;
@@ -41,8 +41,9 @@ osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *
         osh_free(cx, url);
         url = r->redirect, r->redirect = NULL;
         at.url = url;
-        at.with_token = at.with_token && token_may_go(hub, url); // if one redirect leaves the host,
-                                                                 // no later one gets the token
+        at.with_token = at.with_token && token_may_go(hub, url); // after a redirect to a host that
+                                                                 // may not get the token, no later
+                                                                 // host gets the token
     }
 done:
     osh_free(cx, url);
@@ -90,8 +91,8 @@ static osh_status error_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_string(w, user, "error") : osh_json_walk_skip(w);
 }
 
-/* Writes the server's message to `to`: that of a header, or of {"error": ...}. It is empty if there
- * is none. */
+/* Writes the server's error message to `to`: the header X-Error-Message, or the "error" of the JSON
+ * body. `to` is empty if there is no message. */
 static void reply_words(osh_ctx *cx, char to[300], const osh_http_reply *r)
 {
     size_t n;
@@ -106,7 +107,7 @@ static void reply_words(osh_ctx *cx, char to[300], const osh_http_reply *r)
     if (osh_json_walk_peek(&w) == '{' && !osh_json_walk_members(&w, error_member, &text) &&
         text.data)
         snprintf(to, 300, "%.280s", text.data);
-    osh_error_clear(cx); // a body that is not JSON has no message
+    osh_error_clear(cx); // a body that is not JSON counts as no message
     osh_json_walk_deinit(cx, &w);
     osh_buf_deinit(cx, &text);
 }
@@ -154,7 +155,8 @@ osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh
     for (int tried = 0;; tried++) {
         OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, q));
         if (r->status == 200) break;
-        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // without a network one attempt is enough
+        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // one more attempt is enough if there is no
+                                                       // network
         if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));
         OSH_TRY(osh_hub_pause(cx, r, tried, NULL));
     }

@@ -1,5 +1,5 @@
-/* ask.h - requests to the Hub. A request is repeated after a failure that may be temporary.
- * Redirects are followed, but the token is not sent to another host. Refusals become error
+/* ask.h - makes requests to the Hub. A request is repeated after a failure that may be temporary.
+ * Redirects are followed, but the access token is not sent to other hosts. Refusals become error
  * messages. */
 #ifndef OSH_HUB_ASK_H
 #define OSH_HUB_ASK_H
@@ -7,23 +7,23 @@
 #include "text/json_walk.h"
 
 enum { OSH_HUB_RETRIES = 5 };
-/* Makes one request and follows its redirects. The reply is the last answer; *elsewhere is true if
- * that came from another host than the endpoint. */
+/* Makes one request and follows its redirects. *r is the last answer. *elsewhere is true if the
+ * last answer came from another host than the endpoint. */
 osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *elsewhere,
                           const osh_hub *hub, const osh_http_request *q);
-/* True if a later attempt may succeed. */
+/* True if the reply shows a failure that may be temporary, so that a later attempt may succeed. */
 bool osh_hub_passes(const osh_http_reply *r);
-/* Sleeps before attempt `tried` + 1: as long as the reply asks for, or else 1, 2, 4, 8, 8
- * seconds. */
+/* Sleeps after attempt number `tried`, from 0: as long as the reply requests, or else 1, 2, 4, 8,
+ * 8, ... seconds. Fails if *stop becomes true. */
 osh_status osh_hub_pause(osh_ctx *cx, const osh_http_reply *r, int tried, const atomic_bool *stop);
-/* Makes a request. Only an answer of status 200 with at most q->max_body bytes is a success. `what`
- * names the request in messages. */
+/* Makes a request, with repeated attempts. Only an answer of status 200 with at most q->max_body
+ * bytes is a success. `what` names the request in messages. */
 osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub,
                        const osh_http_request *q, const char *what);
-/* Begins a walk through the JSON of the answer. `what` is for messages. The reply must outlive
- * w. */
+/* Begins to read the JSON body of the answer with w. `what` names the body in messages. The reply
+ * must outlive w. */
 osh_status osh_hub_walk(osh_ctx *cx, osh_json_walk *w, const osh_http_reply *r, const char *what);
-/* Records the error that the answer means for the repository or file `what`, and returns its
+/* Fails with a message about the refusal of the repository or file `what`, and returns the
  * status. */
 osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r,
                            const char *what);

@@ -1,9 +1,9 @@
 /* blob.c - downloads one file of a repository into the cache:
  *
- *   .locks/models--org--name/<etag>.lock     held meanwhile: a second process finds the file done
+ *   .locks/models--org--name/<etag>.lock     locked during the download; other processes wait
  *   blobs/<etag>                             the bytes of the file (fetch.c)
  *   snapshots/<commit>/<path>                a link to the blob
- *   .oneshot/                                links and copies before they get their names */
+ *   .oneshot/                                temporary names of links and copies */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,14 +25,14 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
-/* Waits for the lock of the file, which another process may have. */
+/* Waits until this process has the lock of the file f. *out: own, the locked file. */
 static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     bool taken = false;
     osh_at *dir = NULL; // own
     char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
-         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: both names
+         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: below and name
     if (!below || !name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
     OSH_TRY(osh_at_open_lock(cx, out, dir, name));
@@ -51,7 +51,8 @@ done:
     return rc;
 }
 
-/* Opens the directory of the snapshot that contains the file. *name is a view of f. */
+/* Opens the directory of the snapshot in which the file f will be. *name: last part of f->path, a
+ * view of f. */
 static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name,
                                     const osh_hub_place *p, const osh_hub_file *f)
 {
@@ -64,8 +65,8 @@ static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name
     return rc;
 }
 
-/* Makes the link `name` to "../../blobs/<etag>", with one more ../ for each directory of the
- * path. */
+/* Makes the link `name` to "../../blobs/<etag>", with one more "../" for each directory in
+ * f->path. */
 static osh_status blob_link(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
                             const osh_hub_file *f)
 {
@@ -82,8 +83,8 @@ done:
     return rc;
 }
 
-/* Writes a copy of the blob and gives it the name `to`, replacing a file of that name. The caller
- * holds the lock, so that the next process can overwrite an incomplete copy. */
+/* Writes a copy of the blob and renames it to `to`, replacing a file of that name. The caller holds
+ * the lock of f, so an incomplete copy that is found is of a killed process and is overwritten. */
 static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
                             const osh_hub_file *f)
 {
@@ -115,7 +116,7 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Compares the size of the file and, unless p->verified is set, its hash. */
+/* Sets *state by the size of the file at `path` and, unless p->verified is set, by its hash. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {
@@ -132,8 +133,9 @@ done:
     return rc;
 }
 
-/* Makes the file of the snapshot. The caller holds its lock. *fetched is true if the cache had no
- * right blob. */
+/* Makes the file f of the snapshot: downloads the blob if the cache has none or a wrong one, then
+ * links or copies it. The caller holds the lock of f. *fetched is true if the blob was
+ * downloaded. */
 static osh_status blob_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                             bool *fetched)
 {
@@ -176,7 +178,8 @@ osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, cons
     OSH_TRY(blob_look_at(cx, &state, p, link, f));
     if (state != FILE_RIGHT) {
         OSH_TRY(blob_lock(cx, &lock, p, f));
-        OSH_TRY(blob_look_at(cx, &state, p, link, f)); // another process may have made it
+        OSH_TRY(blob_look_at(cx, &state, p, link, f)); // another process may have made the file
+                                                       // while this process waited for the lock
     }
     if (state != FILE_RIGHT) OSH_TRY(blob_make(cx, http, p, f, &fetched));
     if (!fetched) atomic_fetch_add(&p->done, f->n_bytes);
@@ -202,14 +205,14 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     osh_status rc = OSH_OK;
     struct stat st;
     char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: both paths
+         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: link and blob
     char *partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag); // own
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes, because the file may
-                                                           // have holes
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted, because
+                                                           // the file may have holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

@@ -1,5 +1,5 @@
-/* curl.c - opens libcurl for the first request. A run that reads a local directory does not load
- * it. */
+/* curl.c - opens libcurl for the first request. A run that reads only local directories does not
+ * load libcurl. */
 #include "hub/curl.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const osh_library library = {.sonames = {"libcurl.so.4", "libcurl-gnutls.
                                     .package = "libcurl4",
                                     .symbols = symbols,
                                     .n = sizeof symbols / sizeof *symbols};
-static osh_curl curl; // one for the process, like libcurl's own state
+static osh_curl curl; // one table for the process, because libcurl's own state is global
 static osh_once_state once = OSH_ONCE;
 
 static osh_status open_curl(osh_ctx *cx)
@@ -25,7 +25,8 @@ static osh_status open_curl(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &curl, &library));
     if (curl.curl_global_init(CURL_GLOBAL_DEFAULT))
         OSH_FAIL(cx, OSH_E_NOMEM, "libcurl does not start");
-    const char *version = curl.curl_version(); // returns "libcurl/7.88.1 OpenSSL/..."
+    const char *version = curl.curl_version(); // returns a text such as "libcurl/7.88.1
+                                               // OpenSSL/..."
     snprintf(curl.version, sizeof curl.version, "%.*s", (int)strcspn(version, " "), version);
 done:
     return rc;

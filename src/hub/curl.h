@@ -1,7 +1,8 @@
-/* curl.h - a table of the functions of libcurl that http.c calls. */
+/* curl.h - declares a table of the functions of libcurl that http.c calls. */
 #ifndef OSH_HUB_CURL_H
 #define OSH_HUB_CURL_H
-#define CURL_DISABLE_TYPECHECK // functions of libcurl are members of a struct here
+#define CURL_DISABLE_TYPECHECK // turns off macros of libcurl that check types, because members of
+                               // osh_curl have the names of these macros
 #include <curl/curl.h>
 
 #include "base/base.h"
@@ -16,8 +17,9 @@
 #define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
 typedef struct osh_curl {
     OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
-    char version[40]; // such as "libcurl/7.88.1"; only one thread at a time may call curl_version
+    char version[40]; // such as "libcurl/7.88.1"; stored, because only one thread at a time may
+                      // call curl_version
 } osh_curl;
-/* Opens the library on the first call of the process. It stays open. */
+/* Opens libcurl on the first call in the process. The library stays open. */
 osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);
 #endif

@@ -1,5 +1,5 @@
-/* data.c - finds data sets by name: the names of LLM Compressor, with the text that it makes of a
- * row, and names org/name of the Hub.
+/* data.c - finds data sets by name: the names of LLM Compressor, for which the text of a row is
+ * made as LLM Compressor makes it, and the names org/name of the Hub.
  *
  *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl   rows of one request */
 #include <ctype.h>
@@ -14,16 +14,18 @@ typedef struct registered {
     const char *name, *id;
     const char *config;  // default configuration
     const char *text;    // template for the text of a row (rows.h)
-    const char *chat;    // column that has conversations
-    const char *suffix;  // ending of the names of the splits train and test
+    const char *chat;    // column that contains conversations
+    const char *suffix;  // end of the split names, such as "_sft" in train_sft and test_sft
     bool system_first;
-    const char *refused; // reason why it cannot be read as LLM Compressor reads it
-    bool never;          // true: not even with a column or template of the caller
+    const char *refused; // reason why the rows cannot be read as LLM Compressor reads them; NULL:
+                         // none
+    bool never;          // true: the data set is also refused with a column or template of the
+                         // caller
 } registered;
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
     "--text-template, such as '{{ instruction }}\n{{ output }}'";
-static const char no_text[] = "it holds images or sound, and text is what is read";
+static const char no_text[] = "it has images or sound, and only text is read";
 #define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
 #define ULTRACHAT                                                                                  \
     "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true
@@ -68,7 +70,7 @@ bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name)
     return true;
 }
 
-/* Appends "/" and a text, encoded so that it is one part of a path. */
+/* Appends "/" and the text, encoded so that it is the name of one file or directory. */
 static osh_status path_add_part(osh_ctx *cx, osh_buf *b, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -78,8 +80,8 @@ done:
     return rc;
 }
 
-/* Returns the path of the file for these rows; the caller frees it. It depends on the request only,
- * so that a later run finds the rows without a network. */
+/* Sets *out (own) to the path of the file for these rows. The path depends only on the request, so
+ * a later run finds the rows without a network. */
 static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
@@ -117,8 +119,8 @@ done:
     return rc;
 }
 
-/* Returns splits with the endings of a registered data set: "train[:8]" becomes "train_sft[:8]", in
- * each part of a sum. The caller frees it. */
+/* Sets *out (own) to `splits` with the suffix of a registered data set in each part of a sum:
+ * "train[:8]" becomes "train_sft[:8]". */
 static osh_status registered_splits(osh_ctx *cx, char **out, const registered *r,
                                     const char *splits)
 {
@@ -145,8 +147,7 @@ done:
     return rc;
 }
 
-/* Finds the file with these rows; the caller frees *path. Asks the server if the file does not
- * exist. */
+/* Sets *path (own) to the file with these rows. Downloads the rows if the file does not exist. */
 static osh_status rows_find(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset,
                             osh_env_fn env)
 {
@@ -183,7 +184,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (!(r = registered_find(d->dataset)) && !osh_data_kind(d->dataset) &&
         !osh_data_is_columns(d->dataset))
         OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
-    if (!r && !is_name) goto done; // it is a path of a file that does not exist
+    if (!r && !is_name) goto done; // the text is the path of a file that does not exist
     if (r && r->refused && (r->never || !d->own_text))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
     if (d->wants_split && !d->splits)
@@ -195,7 +196,8 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (r && !rows.config) rows.config = r->config;
     if (r && !d->own_text) registered_take(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
-    if (needs_all) rows.most = 0; // otherwise rows would be downloaded that are not used
+    if (needs_all) rows.most = 0; // a shuffle or a concatenation uses all rows of the slices; other
+                                  // jobs download only n_samples
     OSH_TRY(rows_check_request(cx, d, &rows, r ? "main" : name.revision));
     OSH_TRY(rows_find(cx, path, &rows, d->dataset, env));
 done:

@@ -1,13 +1,13 @@
 /* fetch.c - fetches the bytes of one file. Each idle thread fetches a part:
  *
  *   blobs/<etag>.oneshot.incomplete     the bytes so far; a large file has holes for missing parts
- *   blobs/<etag>.oneshot.ranges         the parts of a large file (ranges.h); if absent,
- *                                       all bytes up to the end of the file are there
+ *   blobs/<etag>.oneshot.ranges         record: the ranges of a large file (ranges.h); if absent,
+ *                                       the incomplete file has all bytes up to its end
  *
- * Both files stay when a run ends, and the next run continues with them. They may be wrong, because
- * at the end the hash is computed over all bytes of the file. A server that ignores ranges sends
- * one stream. Each request begins at the Hub, because the address to which it redirects is signed
- * and expires. */
+ * Both files stay when a run ends early, and the next run continues with them. A wrong content is
+ * found, because at the end the hash of the whole file is checked. A server that ignores range
+ * requests sends the file as one stream. Each request goes to the Hub first, because the address to
+ * which the Hub redirects is signed and expires. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,31 +16,32 @@
 #include "hub/ranges.h"
 #include "hub/sha.h"
 
-/* Most bytes of one request: servers refuse an answer of more than 50 GB. */
+/* Most bytes of one request. Servers refuse answers of more than 50 GB. */
 static const int64_t MOST_ASKED = 8000000000;
 
 typedef struct osh_fetch { // a file that is being downloaded
     osh_hub_place *p;
     const osh_hub_file *f;
-    osh_file *out, *record; // own; `record` is NULL if the file is one stream
+    osh_file *out, *record; // own: the incomplete file and the record; record NULL: the file is
+                            // fetched as one stream
     osh_at *blobs;          // own
     char *partial, *ranges; // own: names of the two files in blobs
-    struct osh_fetch *next; // next file that is being downloaded
-    osh_ranges parts;       // p->lock protects this member and the next ones
-    int at_work;            // number of threads that help with the file
-    bool no_ranges;         // the server ignores ranges
+    struct osh_fetch *next; // next item of the list p->open
+    osh_ranges parts;       // p->lock protects `parts`, at_work and no_ranges
+    int at_work;            // number of other threads that fetch a part of the file
+    bool no_ranges;         // the server ignores range requests
 } osh_fetch;
 
-typedef struct stream { // one request for a part
+typedef struct stream { // one request for a part of the file
     osh_fetch *x;
     osh_part *part;
     int64_t asked_end;
-    bool over; // the rest of this answer is not needed
+    bool over; // true: the rest of the answer is not needed
 } stream;
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
 
-/* Writes the ranges to the record. The caller holds the lock, unless no other thread has x yet. */
+/* Writes x->parts to the record. The caller holds p->lock, unless no other thread knows x. */
 static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
 {
     char text[OSH_RANGES_BYTES];
@@ -48,8 +49,8 @@ static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
     return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
 }
 
-/* Fails if another process has finished the same file, which can happen because some network file
- * systems have no locks. */
+/* Fails if another process has renamed or removed the incomplete file. This can happen because some
+ * network file systems have no locks. */
 static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
 {
     const char *path = osh_file_path(x->out);
@@ -58,8 +59,8 @@ static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
                     path);
 }
 
-/* Drops all bytes. A file with parts gets its full size at once, because parts arrive in any
- * order. */
+/* Discards all fetched bytes. A file with parts then gets its full size, because parts arrive in
+ * any order. */
 static osh_status fetch_start_over(osh_ctx *cx, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -75,7 +76,7 @@ done:
     return rc;
 }
 
-/* Opens the files that an earlier run has left, or makes new ones. */
+/* Opens the incomplete file and the record of an earlier run, or makes them. */
 static osh_status fetch_open_partial(osh_ctx *cx, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -101,20 +102,21 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. If it returns OSH_E_IO with s->over set, the stream
- * ends without a failure. */
+/* Checks that the answer is the requested part. OSH_E_IO with s->over set ends the request, but is
+ * no failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
-    if (r->status == 200 && x->record) { // the answer is the whole file
+    if (r->status == 200 && x->record) { // the answer is the whole file, because the server ignores
+                                         // ranges
         pthread_mutex_lock(&x->p->lock);
         x->no_ranges = s->over = true;
         pthread_mutex_unlock(&x->p->lock);
         return OSH_E_IO;
     }
-    /* The server has ignored the range. */
+    /* The server ignores ranges and sends the stream from its start. */
     if (r->status == 200) return s->part->at ? fetch_start_over(cx, x) : OSH_OK;
     if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
         OSH_FAIL(cx, OSH_E_IO,
@@ -125,22 +127,22 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part and records them. If it returns OSH_E_IO with s->over set, the stream
- * ends without a failure. */
+/* Writes bytes of the part to the file, and the new ranges to the record. OSH_E_IO with s->over set
+ * ends the request, but is no failure. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
     pthread_mutex_lock(&x->p->lock);
-    /* The end of the part changes when another thread takes its second half. */
+    /* The end of the part changes if another thread takes the second half of the part. */
     int64_t at = s->part->at, left = s->part->end - at;
     s->over |= x->no_ranges;
     pthread_mutex_unlock(&x->p->lock);
     if (s->over) return OSH_E_IO;
     if ((int64_t)n > s->asked_end - at)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path,
-                 x->p->name->id, (long long)x->f->n_bytes);
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the server sent more than the %lld bytes of the file",
+                 x->f->path, x->p->name->id, (long long)x->f->n_bytes);
     if ((int64_t)n > left) n = (size_t)left;
     OSH_TRY(osh_file_pwrite(cx, x->out, bytes, n, at));
     pthread_mutex_lock(&x->p->lock);
@@ -149,13 +151,13 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    if (!rc && s->over) rc = OSH_E_IO; // no failure: another thread fetches the rest
+    if (!rc && s->over) rc = OSH_E_IO; // not a failure: another thread fetches the rest
 done:
     return rc;
 }
 
-/* Makes requests until the part has all its bytes. A request that brings bytes sets the number of
- * attempts back to 0. */
+/* Makes requests until the part has all its bytes. After a request that got bytes, the number of
+ * attempts begins at 0 again. */
 static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
 {
     osh_status rc = OSH_OK;
@@ -183,14 +185,15 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
-        if (s.part->at > before.at) tried = 0; // only this thread changes it
+        if (s.part->at > before.at) tried = 0; // read without the lock, because only this thread
+                                               // changes `at`
         if (s.over || s.part->at == s.asked_end) continue;
         bool cut = r.status == 200 || r.status == 206,
              expired = elsewhere && (r.status == 403 || r.status == 400);
         if (!cut && !expired && !osh_hub_passes(&r))
             OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
         if (tried == OSH_HUB_RETRIES && cut)
-            OSH_FAIL(cx, OSH_E_IO, "%s: %lld of the bytes from %lld to %lld came", what,
+            OSH_FAIL(cx, OSH_E_IO, "%s: only %lld of the bytes from %lld to %lld arrived", what,
                      (long long)(s.part->at - before.at), (long long)before.at,
                      (long long)before.end);
         if (tried == OSH_HUB_RETRIES) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
@@ -203,8 +206,8 @@ done:
     return rc;
 }
 
-/* Takes a part that no thread fetches, or half of one. Returns -1 if there is none. The caller
- * holds the lock. */
+/* Returns the index of a part that this thread now fetches: a part that no thread fetches, or the
+ * second half of another. Returns -1 if there is none. The caller holds p->lock. */
 static int part_take(osh_fetch *x) { return x->no_ranges ? -1 : osh_ranges_take(&x->parts); }
 
 static void part_give(osh_fetch *x, int i)
@@ -227,8 +230,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    if (rc) osh_hub_place_fail(cx, p, rc); // called before the thread of the file can see the
-                                           // failure
+    if (rc) osh_hub_place_fail(cx, p, rc); // recorded before at_work decreases, so that the thread
+                                           // that owns x sees the failure
     pthread_mutex_lock(&p->lock);
     x->at_work--;
     pthread_cond_broadcast(&p->changed);
@@ -236,7 +239,7 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     return rc;
 }
 
-/* Allows other threads to help with the file. */
+/* Adds the file to p->open, so that other threads can fetch parts. */
 static void fetch_open(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -245,7 +248,7 @@ static void fetch_open(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* Allows no more help with the file, and waits until no other thread fetches a part. */
+/* Removes the file from p->open, and waits until no other thread fetches a part. */
 static void fetch_shut(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -256,8 +259,8 @@ static void fetch_shut(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* Fetches all parts that this thread can take, while other threads help. If the server sends no
- * parts, fetches one stream. */
+/* Fetches all parts that this thread can take, while other threads fetch other parts. If the server
+ * ignores ranges, fetches the file as one stream. */
 static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -270,7 +273,7 @@ static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
         rc = fetch_part(cx, http, x, i);
         part_give(x, i);
     }
-    if (rc) osh_hub_place_fail(cx, x->p, rc); // makes the helpers end
+    if (rc) osh_hub_place_fail(cx, x->p, rc); // stops the other threads that fetch parts
     fetch_shut(x);
     OSH_TRY(rc);
     if (atomic_load(&x->p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
@@ -291,7 +294,7 @@ osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const os
     osh_status rc = OSH_OK;
     osh_sha *sha = NULL; // own
     char *bytes = NULL;  // own
-    char head[40];       // git hashes this header before the bytes
+    char head[40];       // the hash of git includes this header before the bytes
     int64_t n = f->n_bytes;
     bool large = strlen(f->etag) == 64;
     OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
@@ -312,8 +315,8 @@ done:
     return rc;
 }
 
-/* If the hash is wrong, the file is fetched once more from its start: bytes of an earlier run may
- * be wrong. */
+/* Fetches the file and checks its hash. If the hash is wrong, fetches the file once more from the
+ * start, because bytes of an earlier run may be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {
@@ -337,9 +340,10 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     }
     OSH_TRY(osh_file_sync(cx, x.out));
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
-    if (osh_file_is_at(x.out, target)) goto done; // another process has finished this file
+    if (osh_file_is_at(x.out, target)) goto done; // another process has finished the file
     OSH_TRY(fetch_check_name(cx, &x));
-    /* The record is removed first: a file without a record counts as complete, and this one is. */
+    /* The record is removed before the rename. A kill between the two is harmless, because an
+     * incomplete file without a record counts as fetched up to its end. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:

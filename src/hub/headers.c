@@ -1,36 +1,36 @@
 /* headers.c - downloads a model without its weights, for a plan. A range request gets the header of
- * each safetensors file. The written file has the right size, but it is a hole after the header:
+ * each safetensors file. The file that is written has the full size, with a hole after the header:
  *
  *   HF_HOME/oneshot/headers/models--org--name/<commit>/
- *       model-00001-of-00163.safetensors     header, then nothing
+ *       model-00001-of-00163.safetensors     header, then a hole
  *       config.json                          -> the file in the cache
  *
- * No other program reads this directory: in the Hub's cache such a file would be taken for the
- * weights. */
+ * This directory is outside of the Hub's cache, because other programs would read such a file as
+ * complete weights. */
 #include <string.h>
 
 #include "base/file.h"
 #include "hub/pull.h"
 
 enum {
-    FIRST_BYTES = 16 << 10, // enough for the header of a dense model; a longer one needs a second
-                            // request
+    FIRST_BYTES = 16 << 10, // enough for the header of a dense model; a longer header needs a
+                            // second request
     MAX_HEADER_BYTES = 100 << 20
 };
 
-typedef struct head { // the beginning of a file
+typedef struct head { // the beginning of a safetensors file
     const osh_hub_file *f;
     const osh_hub_name *name;
     osh_file *out;     // own
     int64_t has, want; // bytes
 } head;
 
-/* Checks that the answer is the requested part. */
+/* Checks that the answer is the requested part of the file. */
 static osh_status head_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     const head *h = user;
     if (r->status == 200 && !h->has && h->want == h->f->n_bytes)
-        return OSH_OK; // the whole file was requested
+        return OSH_OK; // the whole file was requested, so an answer without a range is right
     if (r->status == 206 && r->range_from == h->has && r->range_total == h->f->n_bytes)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* Fetches bytes until there are h->want of them. */
+/* Fetches bytes of the file until h->want bytes are fetched. */
 static osh_status head_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,8 @@ done:
     return rc;
 }
 
-/* Opens the directory, below HF_HOME, that contains the file. *name is a view of f. */
+/* Opens the directory below HF_HOME in which the file f will be. *name: last part of f->path, a
+ * view of f. */
 static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
                                 const osh_hub_place *p, const osh_hub_file *f)
 {
@@ -95,7 +96,7 @@ static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
     return rc;
 }
 
-/* Writes the header of the file; the rest up to its size is a hole. */
+/* Writes the header of the file to h->out. The rest up to the size of the file is a hole. */
 static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +110,8 @@ static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head
                  p->name->id, (unsigned long long)n, (long long)h->f->n_bytes);
     h->want = (int64_t)n + 8;
     if (h->has < h->want) OSH_TRY(head_fetch(cx, http, p, h));
-    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // removes bytes of weights
+    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // removes bytes of weights that were
+                                                           // fetched after the header
     OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // makes the hole
 done:
     return rc;

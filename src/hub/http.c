@@ -1,5 +1,5 @@
-/* http.c - makes one request with libcurl. It does not follow redirects, because the caller decides
- * whether the next host gets the token. */
+/* http.c - makes one request with libcurl. Redirects are not followed here, because the caller
+ * decides whether the next host gets the token. */
 #include "hub/http.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ struct osh_http {
     struct curl_slist *plain, *with_token; // own: lists of headers
     char agent[128], text[CURL_ERROR_SIZE];
     long idle_s;
-    bool counted; // OSH_HTTP_BYTES were counted
+    bool counted; // OSH_HTTP_BYTES were counted by osh_mem_count
 };
 
 typedef struct transfer { // state of one request, for the callbacks
@@ -140,7 +140,7 @@ int64_t osh_http_wait(const osh_http_reply *r)
     size_t n;
     long long left = 1, wait = -1;
     char text[200];
-    const char *value = osh_http_header(r, "RateLimit", &n); // such as "resolvers";r=0;t=55
+    const char *value = osh_http_header(r, "RateLimit", &n); // such as: "resolvers";r=0;t=55
     snprintf(text, sizeof text, "%.*s", (int)(n < 199 ? n : 199), value);
     const char *at = strstr(text, "r=");
     if (at) sscanf(at, "r=%9lld;t=%9lld", &left, &wait);
@@ -154,7 +154,8 @@ static size_t http_on_header(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
     n *= size;
-    /* A proxy's answer or a 100 also has headers; those of the last answer count. */
+    /* The answer of a proxy and an answer with status 100 also have headers. Only the headers of
+     * the last answer are stored. */
     if (n > 5 && !memcmp(p, "HTTP/", 5)) osh_buf_clear(&t->r->headers);
     if (!t->rc && t->r->headers.len + n > MAX_HEADER_BYTES)
         t->rc = osh_fail(t->cx, OSH_E_FORMAT, "%s: headers of more than %d bytes", t->q->url,
@@ -163,7 +164,7 @@ static size_t http_on_header(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* Opens an unnamed file in HF_HOME, or in the cache if HF_HOME is not writable. */
+/* Opens a temporary file without a name, in HF_HOME, or in the cache if HF_HOME is not writable. */
 static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
 {
     osh_at *dir = NULL; // own
@@ -177,7 +178,8 @@ static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
     return rc;
 }
 
-/* Appends to the body of an answer. A short body is in memory, a longer one in a file. */
+/* Appends bytes to the body of an answer. A body of more than OSH_HTTP_BODY_BYTES is moved to a
+ * file. */
 static osh_status body_put(transfer *t, const char *p, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -222,8 +224,8 @@ static size_t http_on_body(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* Sets the proxy of HTTP_PROXY. libcurl reads the other variables of proxies itself, but not this
- * one, which a web server could set. */
+/* Sets the proxy of the variable HTTP_PROXY. libcurl reads other variables of proxies itself, but
+ * not HTTP_PROXY, because in a CGI program a client could set it. */
 static void http_set_proxy(osh_http *h, const char *url)
 {
     const char *proxy = h->hub->env("HTTP_PROXY");
@@ -231,7 +233,7 @@ static void http_set_proxy(osh_http *h, const char *url)
     h->curl->curl_easy_setopt(h->easy, CURLOPT_PROXY, proxy);
 }
 
-/* Returns the file with the certificates that this system trusts. NULL: libcurl uses its
+/* Returns the path of the file with the system's trusted certificates. NULL: libcurl uses its
  * default. */
 static const char *http_certificates(const osh_http *h)
 {
@@ -255,7 +257,7 @@ static void http_set_options(osh_http *h, transfer *t, const char *range)
     c->curl_easy_setopt(h->easy, CURLOPT_USERAGENT, h->agent);
     c->curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER,
                         t->q->with_token && h->with_token ? h->with_token : h->plain);
-    /* The headers are not sent to a proxy. */
+    /* With CURLHEADER_SEPARATE the headers (such as the token) are not sent to a proxy. */
     c->curl_easy_setopt(h->easy, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
     c->curl_easy_setopt(h->easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     c->curl_easy_setopt(h->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -272,7 +274,7 @@ static void http_set_options(osh_http *h, transfer *t, const char *range)
     http_set_proxy(h, t->q->url);
 }
 
-/* Runs the request until it is done, stopped or interrupted. */
+/* Runs the request until it is complete, or *stop is true, or the job is interrupted. */
 static osh_status http_perform(osh_ctx *cx, osh_http *h, CURLcode *code)
 {
     osh_status rc = OSH_OK;
@@ -309,7 +311,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     h->text[0] = 0;
     http_set_options(h, &t, range);
     rc = http_perform(cx, h, &code);
-    if (t.rc) rc = t.rc; // status of a callback that failed
+    if (t.rc) rc = t.rc; // status of a callback that has failed
     if (rc) goto done;
     r->status = 0;
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &r->status);
@@ -321,7 +323,9 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
     http_read_range(r);
-    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // the file is empty
+    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // the file is
+                                                                                // empty, so no byte
+                                                                                // has called begin
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);
     if (url && !(r->redirect = osh_strdup(cx, url))) rc = OSH_E_NOMEM;
@@ -329,7 +333,7 @@ done:
     return rc;
 }
 
-/* Returns the start of "host:port" in an address and sets *n to its length. *n is 0 if the address
+/* Returns a pointer to "host:port" in the address and sets *n to its length. *n is 0 if the address
  * is not http or https. */
 static const char *url_host(const char *url, size_t *n)
 {

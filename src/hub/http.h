@@ -1,7 +1,8 @@
-/* http.h - one HTTP request at a time over libcurl, which is opened for the first one.
+/* http.h - makes HTTP requests with libcurl, one at a time per osh_http. libcurl is opened for the
+ * first request.
  *
- * Every answer of a server, also a refusal, is a reply and not a failure. If there is no connection
- * to the server, the reply has status 0. */
+ * Every answer of a server is a reply and not a failure, even if the server refuses the request. If
+ * there is no connection to the server, the reply has status 0. */
 #ifndef OSH_HUB_HTTP_H
 #define OSH_HUB_HTTP_H
 #include <stdatomic.h>
@@ -10,38 +11,40 @@
 #include "base/file.h"
 #include "hub/hub.h"
 
-typedef struct osh_http osh_http; // connections of one thread
+typedef struct osh_http osh_http; // connections of one thread to servers
 /* OSH_HTTP_BYTES: host memory that libcurl needs for connections and certificates; osh_http_open
- * counts it. OSH_HTTP_BODY_BYTES: largest body that stays in memory. */
+ * counts it. OSH_HTTP_BODY_BYTES: largest body that is stored in memory. */
 enum { OSH_HTTP_BYTES = 2 << 20, OSH_HTTP_BODY_BYTES = 256 << 10 };
-/* Opens the connections. A request ends when *stop becomes true or the job is interrupted. `stop`
- * may be NULL. */
+/* Makes the object for connections. A request ends early if *stop becomes true or the job is
+ * interrupted. `stop` may be NULL. */
 osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const atomic_bool *stop);
 void osh_http_close(osh_ctx *cx, osh_http *http);
 
 typedef struct osh_http_reply {
-    long status;         // such as 200 or 404; 0: no answer, or an incomplete one
+    long status;         // status such as 200 or 404; 0: no answer or an incomplete answer
     bool unreached;      // no connection was made
     char why[256];       // reason for status 0
-    char *redirect;      // own: absolute address to which a 3xx redirects; NULL: none
-    int64_t range_from, range_total; // values of Content-Range; -1: there is none
-    osh_buf headers, body; // own; body: bytes that q->take did not get, up to a limit
+    char *redirect;      // own: absolute address to which a status 3xx redirects; NULL: none
+    int64_t range_from, range_total; // values of the header Content-Range; -1: there is none
+    osh_buf headers, body; // own; body: bytes of the body that were not passed to q->take, up to a
+                           // limit
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
     size_t n_body;       // bytes of body or long_body
 } osh_http_reply;
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
-/* Returns the value of the header without white space around it (a view of r). If there are several
- * such headers, it is the last one. *n is 0 if there is none. */
+/* Returns the value of a header without white space around it (a view of r), and its length in *n.
+ * If there are several headers of this name, returns the last. *n is 0 if there is none. */
 const char *osh_http_header(const osh_http_reply *r, const char *name, size_t *n);
 bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *value);
 
 typedef struct osh_http_request {
     const char *url;
-    bool with_token;       // the request has the token
+    bool with_token;       // true: the access token is sent with the request
     int64_t from, to;      // bytes [from, to); to 0: up to the end
-    size_t max_body;  // limit of the body: a longer answer is a failure, a longer refusal is cut
-    /* Receive the body of a 200 or 206: `begin` is called once, then `take` for each piece. NULL:
-     * the body is stored in reply.body. */
+    size_t max_body;  // limit of the body in bytes: a longer answer with status 200 is a failure; a
+                      // longer refusal is cut
+    /* Callbacks for the body of an answer with status 200 or 206: `begin` is called once, then
+     * `take` for each piece. take NULL: the body is stored in the reply. */
     osh_status (*begin)(osh_ctx *cx, void *user, const osh_http_reply *r);
     osh_status (*take)(osh_ctx *cx, void *user, const void *p, size_t n);
     void *user;
@@ -50,12 +53,12 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *http, osh_http_reply *r, const os
 
 /* True if both addresses have the same host name and port. */
 bool osh_http_same_host(const char *a, const char *b);
-/* True for an http or https address with a host and without user name or password. */
+/* True for an http or https address that has a host and no user name or password. */
 bool osh_http_is_url(const char *url);
-/* Appends text. Each byte becomes %XX, except letters, digits, "-._~" and the characters of
+/* Appends `text`. Each byte becomes %XX, except letters, digits, "-._~" and the characters in
  * `keep`. */
 osh_status osh_http_encode(osh_ctx *cx, osh_buf *b, const char *text, const char *keep);
-/* Returns the seconds of Retry-After or of an exhausted RateLimit. Returns -1 if the reply has
- * neither. */
+/* Returns the seconds to wait by the header Retry-After, or by the header RateLimit if its limit is
+ * exhausted. Returns -1 if the reply has neither. */
 int64_t osh_http_wait(const osh_http_reply *r);
 #endif

@@ -1,4 +1,4 @@
-/* mark.c - reads and writes the mark of a snapshot. */
+/* mark.c - reads and writes the mark of a snapshot (mark.h). */
 #include "hub/mark.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ bool osh_mark_file(osh_mark *m, osh_hub_file *f)
     f->path = (char *)(m->next + at), f->n_bytes = n_bytes;
     m->next = end + 1;
     if (fine && osh_hub_file_is_safe(f->path)) return true;
-    m->state = OSH_MARK_OPEN, m->next = ""; // it is the mark of another program, or damaged
+    m->state = OSH_MARK_OPEN, m->next = ""; // the mark is damaged, or of another program
     return false;
 }
 

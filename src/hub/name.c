@@ -1,4 +1,5 @@
-/* name.c - checks names of repositories and of their files, and finds their directory in the cache.
+/* name.c - checks names of repositories and of files, and finds the directory of a repository in
+ * the cache.
  *
  *   "org/name"                  a repository at revision main
  *   "org/name@refs/pr/1"        a repository at a branch, a tag or a commit of 40 hex digits
@@ -8,7 +9,8 @@
 
 #include "hub/hub.h"
 
-/* MAX_FILE_PART is a limit of file systems. */
+/* Most bytes of a part of a name, a revision, the path of a file, and a part of this path (limit of
+ * file systems). */
 enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 };
 
 static bool name_part_is_valid(const char *s, size_t n)
@@ -17,7 +19,7 @@ static bool name_part_is_valid(const char *s, size_t n)
     if (!isalnum((unsigned char)s[n - 1]) && s[n - 1] != '_') return false;
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i])) return false;
-        /* "--" separates the parts of a name in the cache. */
+        /* ".." is not allowed, nor is "--", which separates the parts of a name in the cache. */
         if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false;
     }
     return !(n > 4 && !memcmp(s + n - 4, ".git", 4));

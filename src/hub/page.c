@@ -1,10 +1,11 @@
-/* page.c - reads a page of the server of rows, and writes its rows as lines of JSON:
+/* page.c - reads a page of rows that the server of rows sends, and writes the rows as lines of
+ * JSON:
  *
  *   {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...],
  *    "num_rows_total": 7473}
  *
- * A row may be long, so no row is kept in memory: the reader reads its text once to check it, and
- * once more to write the line. */
+ * A row may be long, so no row is stored in memory. The text of a row is read once to check it, and
+ * a second time to write the line. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,12 +18,14 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    unsigned seen;          // bits: keys of the item so far; 8: the first message was read
-    int64_t row_at, number; // row_at: position of the row; number: its row_idx; -1: not found yet
+    unsigned seen;          // bits of keys that the item has so far: 1: row, 2: row_idx, 4:
+                            // truncated_cells; 8: the first message was read
+    int64_t row_at, number; // row_at: offset of the row in the page; number: value of row_idx; -1:
+                            // not found yet
     bool cut, no_object;
     const char *column; // name of the column to find
-    int64_t column_at;  // position of the column's value in the row; -1: not found
-    bool role, system;  // first message: role: it has a role; system: the role is "system"
+    int64_t column_at;  // offset of the column's value in the row; -1: not found
+    bool role, system;  // first message: role: the key "role" exists; system: its value is "system"
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)
@@ -69,8 +72,8 @@ done:
     return rc;
 }
 
-/* Moves to the value of a column of the row. *first is its first character, or -1 if the row does
- * not have the column. */
+/* Moves w to the value of a column of the row. *first is the first character of the value, or -1 if
+ * the row does not have the column. */
 static osh_status row_find_column(reading *r, osh_json_walk *w, const char *column, int *first)
 {
     osh_status rc = OSH_OK;
@@ -85,7 +88,7 @@ done:
 }
 
 /* Writes {"text": "..."}. The text is the template, such as "Question: {question}\nAnswer:
- * {answer}", with the columns of the row. */
+ * {answer}", in which the values of the row's columns replace {question} and {answer}. */
 static osh_status row_put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -128,7 +131,7 @@ done:
     return rc;
 }
 
-/* Reads the first message of the conversation, and skips the others. */
+/* Reads the role of the first message of the conversation, and skips the other messages. */
 static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     (void)cx, (void)key;
@@ -139,9 +142,9 @@ static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_skip(w);
 }
 
-typedef struct opening { // a text that replaces the first byte
+typedef struct opening { // state for opening_put, which writes `text` instead of the first byte
     reading *r;
-    const char *text; // NULL: already written
+    const char *text; // NULL: `text` is already written
 } opening;
 
 static osh_status opening_put(osh_ctx *cx, void *user, const char *s, size_t n)
@@ -157,7 +160,8 @@ done:
     return rc;
 }
 
-/* Writes {"messages": [...]} of the row, in the form that LLM Compressor's preprocessing makes. */
+/* Writes the conversation of the row as {column: [...]}, in the form that LLM Compressor's
+ * preprocessing makes. */
 static osh_status row_put_chat(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;

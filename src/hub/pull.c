@@ -1,4 +1,4 @@
-/* pull.c - pulls the files of a model that this program reads, several at a time. */
+/* pull.c - downloads the files of a model that this program reads, several at a time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "hub/pull.h"
 
 enum { AT_ONCE = 8, MAX_NAME = 4096 };
-enum { WORK_BYTES = 1 << 20 }; // host memory of a thread without its connections
+enum { WORK_BYTES = 1 << 20 }; // bytes of host memory of a thread, without its connections
 static const char index_name[] = "model.safetensors.index.json",
                   single_name[] = "model.safetensors";
 
@@ -19,8 +19,9 @@ typedef struct batch {
     osh_status (*one)(osh_ctx *, osh_http *, osh_hub_place *, const osh_hub_file *);
     const osh_hub_file **files;
     size_t n;
-    int64_t n_bytes; // sum over the files
-    size_t next, finished; // p->lock protects these and at_work
+    int64_t n_bytes; // sum of the sizes of the files
+    size_t next, finished; // next: index of the next file; finished: number of complete files;
+                           // p->lock protects these and at_work
     int at_work;
 } batch;
 
@@ -31,8 +32,8 @@ typedef struct worker {
     batch *b;
 } worker;
 
-/* Downloads the next file, or else a part of a file that another thread downloads, until all files
- * are complete or one has failed. */
+/* Work of one thread: downloads the next file, or else a part of a file that another thread
+ * downloads, until all files are complete or one has failed. */
 static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;
@@ -107,7 +108,7 @@ static osh_status pull_check_disk(osh_ctx *cx, batch *b)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: its files have more than 2^63 bytes together, by the list of %s",
                      b->p->name->id, b->p->hub->endpoint);
-        need += one; // counts at most the size of each file
+        need += one; // at most the size of the file
     }
     if (has >= 0 && need > has)
         OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free",
@@ -116,7 +117,8 @@ done:
     return rc;
 }
 
-/* Opens connections for as many workers as fit into the host memory, at least one. */
+/* Opens connections for at least one worker, and for at most `most` as far as host memory permits.
+ * *n: number of workers. */
 static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n, int most)
 {
     osh_status rc = OSH_OK;
@@ -133,12 +135,12 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the workers count their own memory
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // returns bytes that were only counted to test
+                                                  // the limit
     return rc;
 }
 
-/* Downloads all files of the batch on several threads. visible: shows the progress a last time at
- * the end. */
+/* Downloads all files of the batch on several threads. visible: shows the final progress. */
 static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;
@@ -176,7 +178,7 @@ done:
     return rc;
 }
 
-typedef struct shards { // state while the shards of the index are listed
+typedef struct shards { // state while the shards that the index names are listed
     batch *b;
     const osh_hub_tree *t;
     osh_map *seen; // own
@@ -212,7 +214,7 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, shards_add, s);
 }
 
-/* Adds the shards that the index names. The index is already in the cache. */
+/* Adds the shards that the index names to b->files. The index is already in the cache. */
 static osh_status pull_add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -247,8 +249,8 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_skip(w);
 }
 
-/* Reads config.json. If the weights are compressed, whole files are downloaded, because a plan also
- * reads shapes that are stored as tensors. */
+/* Reads config.json. If the weights are compressed, sets p->headers to NULL, so that whole files
+ * are downloaded: a plan then also reads shapes that are stored as tensors. */
 static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
@@ -270,8 +272,8 @@ done:
     return rc;
 }
 
-/* Writes the mark before the first file, so that a later process can tell which files the snapshot
- * must have. */
+/* Writes the mark before the first download, so that a later process knows which files the snapshot
+ * must have. Writes nothing if all files exist. */
 static osh_status pull_mark_begin(osh_ctx *cx, const batch *b, osh_mark_state state)
 {
     osh_status rc = OSH_OK;
@@ -288,7 +290,8 @@ done:
     return rc;
 }
 
-/* Writes the final mark. If the cache is not writable, it needs no mark if no file was missing. */
+/* Writes the mark with the state `whole`. If the cache is not writable, this is an error only if a
+ * file was missing. */
 static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
 {
     osh_at *dir = NULL; // own
@@ -303,7 +306,7 @@ static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
     return rc;
 }
 
-/* Fails unless the repository has a config.json and weights as safetensors. */
+/* Fails if the repository has no config.json or no weights as safetensors. */
 static osh_status pull_check_tree(osh_ctx *cx, const osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -318,8 +321,8 @@ done:
     return rc;
 }
 
-/* Lists the side files in b->files, then the weights; *n_side is the number of side files. The
- * files that name the weights are downloaded first. */
+/* Lists the files to download in b->files: first the side files (*n_side of them), then the
+ * weights. config.json and the index, which name the weights, are downloaded first. */
 static osh_status pull_list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
 {
     osh_status rc = OSH_OK;
@@ -342,8 +345,8 @@ done:
     return rc;
 }
 
-/* Downloads the files of the tree. For a plan these are the side files and the headers of the
- * weights. */
+/* Downloads the files of the tree, the list of the repository's files. If p->headers is set,
+ * downloads only the headers of the weights. */
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -373,7 +376,8 @@ done:
     return rc;
 }
 
-/* Writes refs/<revision> in one step: a reader finds either the old or the new commit. */
+/* Writes the commit to refs/<revision> by a rename, so that a reader finds either the old or the
+ * new commit. */
 static osh_status pull_write_ref(osh_ctx *cx, const osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
@@ -402,7 +406,7 @@ done:
     return rc;
 }
 
-/* Makes a new cache with a CACHEDIR.TAG, so that backup programs skip it. */
+/* If there is no cache, makes one with a CACHEDIR.TAG, so that backup programs skip the cache. */
 static osh_status cache_write_tag(osh_ctx *cx, const osh_hub *hub)
 {
     osh_status rc = OSH_OK;
@@ -435,7 +439,7 @@ static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const 
                  hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
-    osh_http_close(cx, http), http = NULL; // the threads open their own connections
+    osh_http_close(cx, http), http = NULL; // closed, because the threads open their own connections
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);

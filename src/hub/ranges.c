@@ -1,4 +1,4 @@
-/* ranges.c - splits a file into parts for several threads. */
+/* ranges.c - splits a file into parts that several threads fetch. */
 #include "hub/ranges.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@ void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at)
     *s = (osh_ranges){.n_bytes = n_bytes, .n = 1, .parts = {{.at = at, .end = n_bytes}}};
 }
 
-/* Returns the size of the smallest part that is split off, so that no file has more than
- * OSH_MOST_PARTS. */
+/* Returns the smallest size of a part in bytes, so that no file has more than OSH_MOST_PARTS
+ * parts. */
 static int64_t ranges_least_part(int64_t n_bytes)
 {
     int64_t least = (n_bytes + OSH_MOST_PARTS - 1) / OSH_MOST_PARTS;
@@ -70,8 +70,9 @@ bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes)
     *s = (osh_ranges){.n_bytes = n_bytes};
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].at < start || parts[i].at > parts[i].end) return false;
-        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // the next part begins at its
-                                                                     // end
+        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // a part with all its bytes is
+                                                                     // left out, because the next
+                                                                     // part begins at its end
         start = parts[i].end;
         if (!whole) s->parts[s->n++] = parts[i];
     }

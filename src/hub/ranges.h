@@ -1,10 +1,10 @@
-/* ranges.h - the ranges of a file that several threads have fetched so far:
+/* ranges.h - records which ranges of a file several threads have fetched so far:
  *
  *   0              12 MB            24 MB                    96 MB
- *   [=====>         [======>         [==>                     ] parts 0 to 2, growing to the end
+ *   [=====>         [======>         [==>                     ] parts 0 to 2; each grows to its end
  *
- * An idle thread takes the second half of the missing bytes of the largest part. The caller holds a
- * lock. */
+ * An idle thread takes the second half of the missing bytes of the largest part. The caller of all
+ * functions holds a lock. */
 #ifndef OSH_HUB_RANGES_H
 #define OSH_HUB_RANGES_H
 #include "base/base.h"
@@ -12,22 +12,24 @@
 enum { OSH_MOST_PARTS = 64 };
 #define OSH_LEAST_PART ((int64_t)8 << 20)
 typedef struct osh_part {
-    int64_t at, end; // `at`: next byte to fetch; `end`: first byte of the next part
-    bool busy;       // a thread fetches the part
+    int64_t at, end; // at: offset of the next byte to fetch; end: offset of the first byte after
+                     // the part
+    bool busy;       // a thread is fetching the part
 } osh_part;
 typedef struct osh_ranges {
-    int64_t n_bytes; // size of the file
+    int64_t n_bytes; // size of the file in bytes
     int n;
-    osh_part parts[OSH_MOST_PARTS]; // in any order; together they cover the file
+    osh_part parts[OSH_MOST_PARTS]; // in any order; they cover the missing bytes of the file
 } osh_ranges;
 
-/* Begins with one part, whose first `at` bytes are already fetched. */
+/* Initializes *s to one part, of which the first `at` bytes are already fetched. */
 void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at);
 /* Marks a part as busy and returns its index. Returns -1 if there is no part to take. */
 int osh_ranges_take(osh_ranges *s);
 int64_t osh_ranges_done(const osh_ranges *s); // number of fetched bytes
-/* Convert the ranges to bytes of a file, and back. osh_ranges_read returns false if the bytes do
- * not belong to a file of n_bytes. */
+/* osh_ranges_write converts the ranges to bytes for a record, and osh_ranges_read converts the
+ * bytes back. osh_ranges_read returns false if the bytes are not the ranges of a file of
+ * n_bytes. */
 enum { OSH_RANGES_BYTES = 16 + 16 * OSH_MOST_PARTS };
 size_t osh_ranges_write(char to[OSH_RANGES_BYTES], const osh_ranges *s);
 bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes);

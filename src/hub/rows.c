@@ -4,7 +4,7 @@
  *   GET SERVER/rows?dataset=..&config=..&split=..&offset=0&length=100
  *                                                           a page (page.c)
  *
- * Each row becomes a line of a .jsonl, which the loader of data reads like any other. */
+ * Each row becomes a line of a .jsonl file, which is then read like a .jsonl file of the user. */
 #include "hub/rows.h"
 
 #include <string.h>
@@ -20,20 +20,20 @@ enum {
     LINE_BYTES = 64 << 10
 };
 
-typedef struct reader { // state for one data set
+typedef struct reader { // state while the rows of one data set are downloaded
     const osh_hub *hub;
     const osh_hub_rows *rows;
     osh_http *http; // own
     osh_http_reply r; // own: the last answer
-    char *config, *split; // own: configuration and split of the current part of `splits`
+    char *config, *split; // own: configuration and split of the current part of rows->splits
     int part;
-    int64_t n_rows, n_bytes; // rows and bytes written so far
+    int64_t n_rows, n_bytes; // number of rows and bytes written so far
     osh_file *out;           // own
-    char *lines;             // own [LINE_BYTES]: bytes to write next
+    char *lines;             // own [LINE_BYTES]: buffer of bytes to write
     size_t n_lines;
 } reader;
 
-/* Makes "SERVER/what?dataset=..", and appends the configuration if it is known. */
+/* Sets b to "SERVER/what?dataset=..", with the configuration if it is known. */
 static osh_status rows_url(osh_ctx *cx, osh_buf *b, const reader *x, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -46,8 +46,8 @@ done:
     return rc;
 }
 
-/* Asks until there is an answer. *too_big is true if the server cannot answer for this number of
- * rows. */
+/* Makes a request, with repeated attempts. *too_big is true if the answer would be too large for
+ * the server. */
 static osh_status rows_ask(osh_ctx *cx, reader *x, const char *url, bool *too_big)
 {
     osh_status rc = OSH_OK;
@@ -70,8 +70,8 @@ done:
 typedef struct splits { // state while the server's list of splits is read
     const reader *x;
     osh_buf config, split, last_config, last_split; // own: of this entry and of the previous one
-    osh_buf configs, names; // own: configs: such as "main, socratic"; names: splits of the
-                            // configuration
+    osh_buf configs, names; // own: configs: text of names, such as "main, socratic"; names: split
+                            // names of the configuration
     int n_configs, n_names;
     bool has_list, several, has_config, has_split;
 } splits;
@@ -130,8 +130,8 @@ static osh_status splits_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_items(w, split_item, s);
 }
 
-/* Finds the configuration and checks that it has the split. If not, fails with a list of the
- * names. */
+/* Sets x->config to the configuration and checks that it has the split x->split. If not, fails with
+ * a list of the names that exist. */
 static osh_status splits_find_config(osh_ctx *cx, reader *x, splits *s)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +157,7 @@ done:
     return rc;
 }
 
-/* Asks for the list of splits and finds the configuration in it. */
+/* Asks the server for the list of splits and finds the configuration in the list. */
 static osh_status rows_ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
@@ -186,7 +186,8 @@ done:
     return rc;
 }
 
-/* Asks for rows [offset, offset + *length). Halves *length as long as the server cannot answer. */
+/* Asks the server for rows [offset, offset + *length). Halves *length while the answer would be too
+ * large for the server. */
 static osh_status rows_ask_page(osh_ctx *cx, reader *x, int64_t offset, int64_t *length)
 {
     osh_status rc = OSH_OK;
@@ -208,8 +209,8 @@ done:
     return rc;
 }
 
-/* Computes the range of rows of the current part. If it depends on the size of the split, asks the
- * server for this size. */
+/* Computes the range of rows [*first, *end) of the current part of rows->splits. If the range
+ * depends on the size of the split, asks the server for this size. */
 static osh_status rows_find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *end)
 {
     osh_status rc = OSH_OK;
@@ -247,7 +248,7 @@ done:
     return rc;
 }
 
-/* Buffers bytes of the lines, and writes the buffer to the file when it is full. */
+/* Appends bytes to the buffer, and writes the buffer to the file when the buffer is full. */
 static osh_status lines_put(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -262,7 +263,8 @@ done:
     return rc;
 }
 
-/* Writes rows [at, at + *length) of the split, or fewer. *n: number of rows written. */
+/* Downloads and writes rows [at, at + *length) of the split. The server may send fewer: *n is the
+ * number of rows that were written. */
 static osh_status rows_write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
 {
     osh_status rc = OSH_OK;
@@ -281,7 +283,7 @@ done:
     return rc;
 }
 
-/* Writes rows [first, end) page by page. */
+/* Downloads and writes rows [first, end) of the split, page by page. */
 static osh_status rows_write_all(osh_ctx *cx, reader *x, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
@@ -291,7 +293,7 @@ static osh_status rows_write_all(osh_ctx *cx, reader *x, int64_t first, int64_t 
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(rows_write_page(cx, x, at, &length, &n));
         if (length < asked) page = length;
-        bool known = end != INT64_MAX; // false: the end of the split is not known
+        bool known = end != INT64_MAX; // false: the number of rows in the split is unknown
         osh_progress_show(cx, &(osh_progress){
             .step = 1, .n_steps = 1, .name = x->rows->id, .phase = "rows", .done = at + n - first,
             .total = known ? end - first : at + n - first, .work_done = (double)(at + n - first),
@@ -301,8 +303,8 @@ done:
     return rc;
 }
 
-/* Writes the revision of the data set to a file next to the rows. The server cannot be asked for a
- * particular revision. */
+/* Writes the revision of the data set, which the answer names, to a file next to the rows. A
+ * request cannot choose the revision. */
 static osh_status rows_write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
@@ -317,7 +319,8 @@ done:
     return rc;
 }
 
-/* Downloads the rows of one part of `splits` and appends them to the file. */
+/* Downloads the rows of one part of rows->splits (n bytes at `part`) and appends them to the
+ * file. */
 static osh_status rows_write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -337,7 +340,8 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: the endpoint is the server of rows
+    osh_hub server = *hub; // view: copy of the settings, in which the endpoint is the server of
+                           // rows
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

@@ -1,4 +1,5 @@
-/* settings.c - reads the settings of the Hub from the environment, by huggingface_hub's rules. */
+/* settings.c - reads the settings of the Hub from environment variables, by the rules of
+ * huggingface_hub. */
 #include <string.h>
 #include <strings.h>
 
@@ -6,7 +7,7 @@
 #include "base/file.h"
 #include "hub/hub.h"
 
-/* True for 1, on, yes and true, in upper or lower case. */
+/* True if the value is 1, on, yes or true, in upper or lower case. */
 static bool setting_is_true(const char *value)
 {
     static const char *const words[] = {"1", "on", "yes", "true"};
@@ -15,14 +16,15 @@ static bool setting_is_true(const char *value)
     return false;
 }
 
-static const char *env_text(osh_env_fn env, const char *name) // NULL: not set or empty
+static const char *env_text(osh_env_fn env, const char *name) // returns NULL if the variable is not
+                                                              // set or is empty
 {
     const char *value = env(name);
     return value && *value ? value : NULL;
 }
 
-/* Expands a leading ~ and each $NAME or ${NAME}. A variable that is not set stays as it is, as in
- * Python's expandvars. */
+/* Sets *out (own) to the path in which a leading ~ and each $NAME or ${NAME} are expanded. The name
+ * of a variable that is not set is not changed, as in Python's expandvars. */
 static osh_status path_expand(osh_ctx *cx, char **out, const char *path, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -70,8 +72,8 @@ done:
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-/* Copies a token without white space around it and without control characters, because it becomes
- * part of a header. *out stays NULL if nothing is left. */
+/* Sets *out (own) to the token without white space around it and without control characters,
+ * because the token becomes part of a header. *out is NULL if the token is empty. */
 static osh_status token_clean(osh_ctx *cx, char **out, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -110,8 +112,8 @@ done:
     return rc;
 }
 
-/* Returns the address of the server of rows for an endpoint: https://datasets-server.huggingface.co
- * for https://huggingface.co. The caller frees it. */
+/* Returns the address (own) of the server of rows for an endpoint:
+ * https://datasets-server.huggingface.co for https://huggingface.co. */
 static char *hub_rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
 {
     const char *given = env_text(env, "HF_DATASETS_SERVER"), *host = strstr(endpoint, "://");

@@ -1,5 +1,5 @@
-/* snapshot.c - finds a model in the cache: the commit of its revision, and the files that its
- * snapshot lacks. */
+/* snapshot.c - finds a model in the cache: the commit of the revision, and the files that the
+ * snapshot of this commit lacks. */
 #include <ctype.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { MAX_REF_BYTES = 4096, MAX_NAME = 4096, MAX_SHARDS = 16384, MAX_NAMED = 4 };
 
-/* Finds the commit of the revision; the caller frees *out. NULL: the cache does not have the
+/* Sets *out (own) to the commit of the revision, or to NULL if the cache does not have the
  * revision. */
 static osh_status snapshot_find_commit(osh_ctx *cx, char **out, const char *repo,
                                        const char *revision)
@@ -35,7 +35,7 @@ done:
     return rc;
 }
 
-typedef struct lacking { // names of missing files
+typedef struct lacking { // list of missing files
     osh_buf text;
     int n;
 } lacking;
@@ -48,7 +48,8 @@ static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
     return rc;
 }
 
-/* Sets *there to true if the file exists. If not, adds its name to l, unless l is NULL. */
+/* Sets *there to true if the file exists. If the file is missing, adds the name to the list l,
+ * which may be NULL. */
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;
@@ -61,7 +62,7 @@ done:
     return rc;
 }
 
-/* Adds the name to l if the size of the file is not n_bytes. */
+/* Adds the name to the list l if the file is missing or its size is not n_bytes. */
 static osh_status look_for_size(osh_ctx *cx, lacking *l, const char *dir, const char *name,
                                 int64_t n_bytes)
 {
@@ -126,7 +127,7 @@ done:
     return rc;
 }
 
-/* Looks for each shard that the index names, and adds the missing ones. */
+/* Adds the shards that the index names and the snapshot lacks to the list l. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -143,8 +144,7 @@ done:
     return rc;
 }
 
-/* True if an output would be incomplete without the file. Licence, README and code are not
- * needed. */
+/* True if an output would be incomplete without the file. False for licence, README and code. */
 static bool file_is_needed(const char *path)
 {
     size_t n = strlen(path);
@@ -171,7 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Looks for the files of huggingface_hub's own list of the commit, if there is one. */
+/* Adds missing files to the list l: those in huggingface_hub's list of the commit's files, if this
+ * list exists. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
@@ -185,7 +186,8 @@ done:
     return rc;
 }
 
-/* Looks for links in the root of the snapshot whose target does not exist. */
+/* Adds names in the root of the snapshot to the list l if they are links whose target does not
+ * exist. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -198,7 +200,7 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
         bool known = !strcmp(names[i], "config.json") ||
-                     strstr(names[i], ".safetensors"); // an earlier step has looked for these
+                     strstr(names[i], ".safetensors"); // an earlier step has looked for these files
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;
     }
@@ -208,7 +210,8 @@ done:
     return rc;
 }
 
-/* Looks for an incomplete download in blobs. It is not known which file it is. */
+/* Adds an incomplete download in the directory blobs to the list l. The name of its file in the
+ * snapshot is unknown. */
 static osh_status look_for_partial(osh_ctx *cx, lacking *l, const char *repo)
 {
     osh_status rc = OSH_OK;
@@ -234,7 +237,7 @@ done:
     return rc;
 }
 
-/* Checks a snapshot without a mark. Another program has made it. */
+/* Checks a snapshot without a mark (mark.h), which another program has made. */
 static osh_status look_for_unmarked(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                     const char *dir)
 {
@@ -251,8 +254,8 @@ done:
     return rc;
 }
 
-/* Checks a snapshot with a mark, made by this program: each file of the mark must exist and have
- * its size. */
+/* Checks a snapshot with a mark, which this program has made: each file that the mark lists must
+ * exist and have the right size. */
 static osh_status look_for_marked(osh_ctx *cx, lacking *l, osh_mark *m, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -284,8 +287,9 @@ done:
     return rc;
 }
 
-/* Finds the snapshot of a model in the cache. The caller frees both texts. *dir is NULL if there is
- * no snapshot. *missing lists the files that it lacks; NULL if it lacks none. */
+/* Finds the snapshot of a model in the cache. *dir (own): its path, or NULL if there is no
+ * snapshot. *missing (own): a list of the files that the snapshot lacks, or NULL if it lacks
+ * none. */
 static osh_status snapshot_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub,
                                 const osh_hub_name *name)
 {
@@ -315,7 +319,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
-    if (!is_name) { // the code that opens the directory reports missing files
+    if (!is_name) { // the code that opens the directory will report missing files
         if (!(*dir = osh_strdup(cx, model))) rc = OSH_E_NOMEM;
         goto done;
     }

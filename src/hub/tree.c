@@ -1,13 +1,15 @@
-/* tree.c - lists the files of a repository by the Hub's API, and checks the names and sizes that
- * the server sends. */
+/* tree.c - gets the list of a repository's files from the Hub's API, and checks the names and sizes
+ * that the server sends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hub/pull.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer
-/* Limits of the list that is kept in memory. */
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer: bytes
+                                                                       // of a page, pages, bytes of
+                                                                       // a text
+/* Limits of the list in memory: files, and bytes of all names. */
 enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
@@ -30,11 +32,12 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
     return NULL;
 }
 
-typedef struct entry {                // an entry of the list
+typedef struct entry {                // an entry of the server's list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // -1: the entry does not have it
-    bool large;                       // a large file: oid and n_bytes belong to a pointer file
-    unsigned seen;                    // bits: keys that the entry has so far
+    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in "lfs"; -1: absent
+    bool large;                       // true: the entry has "lfs", so oid and n_bytes are those of
+                                      // a pointer file
+    unsigned seen;                    // bits of the keys that the entry has so far
 } entry;
 
 typedef struct listing {
@@ -74,7 +77,7 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, lfs_member, e);
 }
 
-/* True if a pull of a model may need the file. Other files are checked but not listed. */
+/* True if a pull of a model may need the file, so that the file is listed. */
 static bool file_is_kept(const char *path)
 {
     const char *tail = ".safetensors";
@@ -88,7 +91,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
-/* Appends the file of an entry to the list. */
+/* Appends the file of an entry to the list t. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -118,7 +121,8 @@ static const char *tree_buf_text(const osh_buf *b)
     return b->data ? b->data : "";
 }
 
-/* Reads and checks an entry of the list. Adds it if a pull may need the file. */
+/* Reads and checks an entry of the server's list. Appends the file to the list t if a pull may need
+ * it. */
 static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
@@ -172,7 +176,7 @@ static int file_by_path(const void *a, const void *b)
     return strcmp(((const osh_hub_file *)a)->path, ((const osh_hub_file *)b)->path);
 }
 
-/* Sorts the files by path. Fails if a path occurs twice, because both files would have one name. */
+/* Sorts the files by path. Fails if two files have the same path. */
 static osh_status tree_sort(osh_ctx *cx, osh_hub_tree *t, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -184,7 +188,7 @@ done:
     return rc;
 }
 
-/* Makes "ENDPOINT/api/models/org/name/verb/revision". The revision is encoded. */
+/* Sets *out (own) to "ENDPOINT/api/models/org/name/verb/revision" with the revision encoded. */
 static osh_status hub_api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name,
                               const char *verb, const char *revision)
 {
@@ -251,8 +255,8 @@ done:
     return rc;
 }
 
-/* Finds the address in `Link: <address>; rel="next"`; the caller frees *out. NULL: there is
- * none. */
+/* Sets *out (own) to the address of the next page, from the header `Link: <address>; rel="next"`.
+ * NULL: there is no next page. */
 static osh_status tree_next_page(osh_ctx *cx, char **out, const osh_http_reply *r,
                                  const osh_hub *hub)
 {

@@ -1,8 +1,8 @@
 /* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
- * Like transformers, it reads model.safetensors, or else model.safetensors.index.json. If both
- * exist and are not the same model, it fails (ckpt_files.c). The index only repeats facts of the
- * shards, so every disagreement is an error. */
+ * Like transformers, opening reads model.safetensors, or else model.safetensors.index.json. If both
+ * exist and are not the same model, opening fails (ckpt_files.c). The index only repeats facts of
+ * the shards, so every disagreement is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "base/name.h"
@@ -22,13 +22,14 @@ static int by_string(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* True for a plain file name: an index must not lead out of its directory. */
+/* True for a plain file name, without directories: an index must not name files of other
+ * directories. */
 static bool is_plain_name(const char *s)
 {
     return *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..");
 }
 
-/* Lists the distinct shards of weight_map, sorted. */
+/* Lists the distinct shards of the index's weight_map, sorted. */
 static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *weights,
                                   const char *path)
 {
@@ -49,7 +50,7 @@ static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *
     OSH_NEW(cx, ck->shards, n);
     for (const cJSON *w = weights->child; w; w = w->next) {
         if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
-            continue; // shards are first in the order in which the index mentions them
+            continue; // the shard is already in the list
         ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
         if (!ck->shard_names[ck->n_shards]) {
             rc = OSH_E_NOMEM;
@@ -122,8 +123,8 @@ done:
     return rc;
 }
 
-/* Checks that every tensor of the index is in the shard that it names, and that the index lists
- * every tensor. */
+/* Checks that every tensor of the index is in the shard that the index names, and that the index
+ * lists every tensor of the shards. */
 static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON *weights,
                               const char *path)
 {
@@ -153,8 +154,8 @@ done:
     return rc;
 }
 
-static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards; no shard is
-                                                           // open
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards while no
+                                                           // shard is open
 {
     for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
     osh_free(cx, ck->shard_names);
@@ -264,8 +265,8 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
     return sum;
 }
 
-/* True for files that the output does not copy: weights in any format, their indexes, and files
- * that this program writes. */
+/* True for files that are not copied to the output: weights in any format, indexes of weights, and
+ * files that this program writes. */
 static bool is_replaced(const char *name)
 {
     static const char *const tails[] = {".safetensors", ".bin",  ".pt",        ".pth",
@@ -275,7 +276,7 @@ static bool is_replaced(const char *name)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
     return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
            !strcmp(name, "oneshot.log") ||
-           !strncmp(name, "oneshot-", 8); // reports of the run that made the source
+           !strncmp(name, "oneshot-", 8); // reports of the run that wrote the source
 }
 
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
@@ -301,7 +302,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            char *swap = all[kept]; // dropped names are moved to the end
+            char *swap = all[kept]; // names that are not copied are moved to the end
             all[kept++] = all[i];
             all[i] = swap;
         }

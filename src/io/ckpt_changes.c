@@ -1,13 +1,13 @@
 /* ckpt_changes.c - applies changes to tensors of a checkpoint when they are read: first the steps
- * that are known before the first read, then the folded factors in the order in which they were
- * added. Checksums are computed from the stored bytes. */
+ * of osh_checkpoint_rewrite, then the folded factors in the order in which they were added.
+ * Checksums are computed from the bytes before these changes. */
 #include <assert.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // most folds of a tensor: it takes the factors of one and gives those of the
-                   // other
+enum { MOST = 2 }; // most folds of a tensor: one multiplies it by factors, and another divides it
+                   // by factors
 enum { PIECE = 256 }; // elements that are converted at a time
 
 struct osh_ckpt_changes {
@@ -86,7 +86,8 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides all larger ones
+    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides all larger units, so the
+                                                // largest is a multiple of all
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }
@@ -111,8 +112,8 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
     return most;
 }
 
-/* Multiplies the columns by (norm + value) in f64. If value is 0, the product of two f32 is exact,
- * so only the conversion back rounds. */
+/* Multiplies column c of m by (element c of the tensor w->norm + w->value) in f64. If w->value is
+ * 0, the product of two f32 is exact in f64, so only the conversion to the dtype of m rounds. */
 static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w,
                                 osh_tensor *m)
 {

@@ -1,36 +1,39 @@
-/* ckpt_experts.c - splits tensors that hold all experts of a layer into tensors of single experts,
- * under the names by which loaders find the experts of a quantized model.
+/* ckpt_experts.c - splits tensors with all experts of a layer into tensors of single experts, with
+ * the names by which loaders find the experts of a quantized model (E experts, F intermediate size,
+ * D hidden size).
  *
  *   experts.gate_up_proj [E, 2F, D]    rows of gate, then of up   experts.3.gate_proj.weight [F, D]
  *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
- * No shape fits both layouts. The scales of FP8 experts have the same layout, and their names end
- * in _scale_inv or _scale. They have one number for each block, or one for each expert ([E], [E, 1,
- * 1]), which gate and up share. Scales that end in _scale may have one number for each output, in
- * either layout of the weights ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). An expert
- * that is contiguous in the file is a range of it; a transposed matrix is gathered when it is read
- * (st_part.c). The split tensor is removed from the list of the checkpoint. */
+ * The shapes of the two tensors show which layout they have. The scales of FP8 experts have the
+ * layout of their weights, and names that end in _scale_inv or _scale. They have one number for
+ * each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. Scales with names
+ * in _scale may have one number for each output, in either layout ([E, 1, 2F] and [E, D, 1] in
+ * Llama 4's release by FBGEMM). An expert that is contiguous in the file is a range of the file;
+ * the elements of a transposed matrix are gathered when it is read (st_part.c). The tensor with all
+ * experts is removed from the checkpoint's list of tensors. */
 #include <string.h>
 
 #include "base/name.h"
 #include "io/checkpoint.h"
 
-/* Families whose experts have these names in transformers and vLLM when the model is quantized:
- * Qwen, GLM and DeepSeek by the conversions of conversion_mapping.py, Llama 4 because
- * quantizers/base.py splits its experts. Qwen3-VL's mixture has them in vLLM alone. */
+/* Families whose quantized models have experts with these names in transformers and vLLM. For Qwen,
+ * GLM and DeepSeek conversion_mapping.py of transformers defines the names; for Llama 4
+ * quantizers/base.py splits the experts. For the mixture-of-experts models of Qwen3-VL only vLLM
+ * uses the names. */
 static const char *const families[] = {
     "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
     "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
 };
 
 typedef struct stack { // the two tensors of a layer that contain its experts
-    const osh_st_entry *up, *down; // view: up: the tensor of gate and up; down: the other
+    const osh_st_entry *up, *down; // views: up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed, single; // transposed: see above; single: scales with one number for each
-                             // expert
-    bool by_output;          // scales have one number for each row of the parts
+    bool transposed, single; // transposed: the layout [E, D, 2F], [E, F, D]; single: the tensors
+                             // are scales with one number for each expert
+    bool by_output;          // the tensors are scales with one number for each output
     const struct stack_kind *kind;
 } stack;
 
@@ -43,8 +46,8 @@ typedef struct parting {
 } parting;
 
 static const struct stack_kind {
-    const char *up, *down, *leaf; // suffixes of the names of the two tensors; leaf of the names of
-                                  // the parts
+    const char *up, *down, *leaf; // ends of the names of the two tensors; leaf: end of the names of
+                                  // the tensors of single experts
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
@@ -60,7 +63,7 @@ static bool family_is_known(const osh_hf_config *c)
     return false;
 }
 
-/* Finds the tensor whose name is `name` with the suffix `to` instead of `from`. */
+/* Finds the tensor whose name is `name` with the end `to` instead of the end `from`. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)
@@ -98,7 +101,8 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
 }
 
-/* Finds the stack to which tensor t belongs. Sets s->up to NULL if there is none. */
+/* Sets *s to the two tensors with a layer's experts if t is one of them. Sets s->up to NULL if it
+ * is not. */
 static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
                              const osh_ckpt_tensor *t)
 {
@@ -123,8 +127,8 @@ done:
     return rc;
 }
 
-/* Appends part `leaf` of expert e. `first` is the first row of the part in the expert's matrix, or
- * its first column if the matrix is transposed. */
+/* Appends a tensor of expert e to the list: its name ends in `leaf`, and its first row is row
+ * `first` of the expert's matrix, or column `first` if the matrix is transposed. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {
@@ -151,7 +155,7 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
                              s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
-    p->n_parts++; // counted before the rest can fail: its name is freed from now on
+    p->n_parts++; // counted before a later failure, so that the part and its name are freed
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
 done:
     return rc;

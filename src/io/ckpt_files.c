@@ -1,4 +1,5 @@
-/* ckpt_files.c - decides which files of a directory are the model's shards, if several could be. */
+/* ckpt_files.c - decides which safetensors files of a directory are the model's shards if there are
+ * several possibilities. */
 #include "io/ckpt_files.h"
 
 #include <string.h>
@@ -11,7 +12,8 @@ static const char index_name[] = "model.safetensors.index.json";
 
 /* ---- a directory with model.safetensors and an index ---- */
 
-/* Reads the status of a file in the directory. *there: true if it is a regular file. */
+/* Reads the status of a file in the directory. Sets *there to true if the file exists and is
+ * regular. */
 static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const char *dir,
                             const char *name)
 {
@@ -30,7 +32,7 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    const char *other = NULL; // a shard that exists and is not model.safetensors
+    const char *other = NULL; // name of a shard that exists and is not model.safetensors
     int n_there = 0;
     bool has_one = false, there = false;
     OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
@@ -56,7 +58,7 @@ done:
 
 /* ---- safetensors files that are not shards ---- */
 
-typedef struct numbering { // numbering of "model-00001-of-00003.safetensors"
+typedef struct numbering { // parts of a name such as "model-00001-of-00003.safetensors"
     const char *name;
     size_t n_prefix;             // bytes before "-00001"
     const char *total;           // "00003.safetensors"
@@ -103,7 +105,7 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
     return OSH_OK;
 }
 
-/* Sets *is to true if the file is a shard, is another name of a shard, or is not a regular file. */
+/* Sets *is to true if the file is a shard, is a link to a shard, or is not a regular file. */
 static osh_status is_shard(osh_ctx *cx, bool *is, const osh_checkpoint *ck, const char *name)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* ckpt_other.c - finds by the names of files which other kind of model a path holds, and tells what
- * to do. */
+/* ckpt_other.c - finds by file names what a path has instead of a transformers checkpoint, and
+ * fails with a message that says how to get one. */
 #include "io/ckpt_other.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@ enum { MAX_ADAPTER_BYTES = 1 << 20 };
     "M.from_pretrained('OLD').save_pretrained('NEW')\"` writes"
 
 typedef struct other {
-    const char *name; // name of a file or directory in the path; with a leading '*': end of the
-                      // name
-    const char *is;   // for the message
+    const char *name; // name of a file or directory in the path; "*.bin": any name that ends in
+                      // .bin
+    const char *is;   // description for the message
 } other;
 
 static const other others[] = {
@@ -45,7 +45,8 @@ static bool name_is(const char *name, const char *pattern)
                            : !strcmp(name, pattern);
 }
 
-/* Refuses an adapter. The message names the model that the adapter changes. */
+/* Fails because the directory has an adapter. The message names the model that the adapter
+ * changes. */
 static osh_status refuse_adapter(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* ckpt_read.c - reads a tensor of a checkpoint, or a part of one, from its shard or from the
- * function that makes it. */
+/* ckpt_read.c - reads a tensor of a checkpoint, or a part of a tensor, from the shard or from the
+ * function that computes a virtual tensor. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
 
-/* Makes bytes [offset, offset + n) of a virtual tensor. The first and the last row may be
- * partial. */
+/* Computes bytes [offset, offset + n) of a virtual tensor. The range may begin and end inside a
+ * row. */
 static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset,
                                int64_t n)
 {
@@ -34,16 +34,16 @@ done:
     return rc;
 }
 
-/* Gathers a part of a virtual tensor whose elements are not contiguous (st_part.c does it for
- * stored tensors). Makes one row after the other and copies the elements of the part. */
+/* Computes a part of a virtual tensor whose elements are not contiguous: computes one row after the
+ * other and copies the elements of the part. (For stored tensors: st_part.c.) */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_st_entry *e)
 {
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // a row of the virtual tensor contains elements of one column
-                                      // of the part
+    bool turned = e->row < e->column; // true: a row of the virtual tensor contains a column of the
+                                      // part
     int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
     int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
     char *row = osh_alloc(cx, (size_t)pitch); // own
@@ -97,7 +97,7 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
     return rc;
 }
 
-/* Prints a shape: "[576, 1536]". */
+/* Prints a shape such as "[576, 1536]". */
 static void shape_print(char *to, size_t room, int ndim, const int64_t *shape)
 {
     size_t at = (size_t)snprintf(to, room, "[");

@@ -1,5 +1,5 @@
-/* ckpt_sums.c - records checksums of the tensors that were read. If a source changes while it is
- * read, or between two runs that share an output, the checksum of a tensor changes. */
+/* ckpt_sums.c - records checksums of the tensors that were read. The checksum of a tensor shows if
+ * the source changes while it is read, or between two runs that write the same output. */
 #include <pthread.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_unwatch(cx, ck);
     OSH_NEW(cx, s, 1);
     pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // give: osh_checkpoint_unwatch frees it
+    ck->sums = s; // give: freed by osh_checkpoint_unwatch
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
     OSH_NEW(cx, s->order, ck->n_tensors);
@@ -101,7 +101,8 @@ done:
     return rc;
 }
 
-/* Computes the checksum of the bytes of a tensor as readers get them. `f` is its shard. */
+/* Computes the checksum of a tensor: of its stored bytes, or of the gathered elements if they are
+ * not contiguous in the shard `f`. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {

@@ -1,10 +1,10 @@
-/* ckpt_virtual.c - adds tensors to a checkpoint that no shard has under their name: they are
- * computed when they are read, or are a second name of a stored tensor. */
+/* ckpt_virtual.c - adds virtual tensors to a checkpoint: tensors that are computed when they are
+ * read, and second names of stored tensors. */
 #include <string.h>
 
 #include "io/checkpoint.h"
 
-/* Adds the entry to the list. Takes ownership of `e` and of its name. */
+/* Adds the entry `e` to the list of tensors. Takes ownership of `e` and of its name. */
 static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
@@ -45,8 +45,9 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor that loses the
-                                                                // name to the new one
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor of the same name,
+                                                                // which osh_checkpoint_find no
+                                                                // longer returns
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
@@ -86,7 +87,8 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    /* Stored tensors are mapped first: a virtual one of the same name replaces them in the map. */
+    /* Stored tensors are put into the map first, because a virtual tensor of the same name replaces
+     * the stored tensor in the map. */
     for (int64_t i = 0; i < n; i++)
         if (list[i].shard >= 0)
             OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));

@@ -1,6 +1,6 @@
-/* edges.c - collects the blocks at the edges of pieces of files. Few blocks wait at a time: each
- * piece leaves an incomplete block at either end, and a neighbouring piece soon fills it. If all
- * slots are used, the oldest block is written as far as it is filled. */
+/* edges.c - collects the blocks at the edges of pieces of files. A piece has an incomplete block at
+ * each end, and a neighbouring piece soon completes the block, so few blocks wait at a time. If
+ * N_EDGES blocks wait, the bytes of the oldest block that have arrived are written. */
 #include "io/edges.h"
 
 #include <pthread.h>
@@ -60,7 +60,8 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
 
 static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* Writes each run of bytes that have arrived. Other pieces write the bytes between the runs. */
+/* Writes the bytes of a block that have arrived, in contiguous runs. The other bytes of the block
+ * are written later, from other pieces. */
 static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;
@@ -75,7 +76,8 @@ done:
     return rc;
 }
 
-/* Finds the waiting block at offset `at`, or makes one. The caller holds the lock. */
+/* Sets *out to the waiting block of file f at offset `at`, or begins such a block. The caller holds
+ * the lock. */
 static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -86,7 +88,7 @@ static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, 
         if (y->state == FREE) x = y;
         if (y->state == WAITS && (!oldest || y->age < oldest->age)) oldest = y;
     }
-    while (!x && !oldest) { // all blocks are being written: waits for one
+    while (!x && !oldest) { // all blocks are being written: waits until one is free
         pthread_cond_wait(&e->written, &e->lock);
         for (int i = 0; i < N_EDGES; i++)
             if (e->edges[i].state == FREE) x = &e->edges[i];

@@ -1,9 +1,9 @@
 /* hf_config.c - reads config.json of transformers 4 and 5 into one form.
  *
- * An absent key has the default of the config class in transformers: the table below lists it for
- * some families. Other families have the default of PretrainedConfig in transformers 4, which ties
- * the embeddings. has_tie_word_embeddings is true if the file has the key, for the whole model or
- * for its text model. */
+ * An absent key has the default of the config class in transformers. The table below lists the
+ * defaults of some families. Other families have the defaults of PretrainedConfig in transformers
+ * 4, which ties the embeddings. has_tie_word_embeddings is true if the file has
+ * tie_word_embeddings, for the whole model or for the text model. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_rope.h"
@@ -86,7 +86,7 @@ static const family families[] = {
     {"jais2", "Jais2ForCausalLM", {8192}, false},
     {"falcon_h1", "FalconH1ForCausalLM", {8192}, false},
     {"hyperclovax", "HyperCLOVAXForCausalLM", {2048}, false},
-    /* These rows are for a config.json of transformers 4, without text_config. */
+    /* The rows below are for a config.json of transformers 4, without text_config. */
     {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen2_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
@@ -112,8 +112,8 @@ static const cJSON *hf_member(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* Returns the family with this model_type, or with this architecture if the file has no model_type.
- * Returns NULL if the table does not have it. */
+/* Returns the family with the model_type of config.json, or with its architecture if there is no
+ * model_type. Returns NULL if the table lacks the family. */
 static const family *find_family(const osh_hf_config *c)
 {
     const cJSON *v = hf_member(c->model, "model_type");
@@ -156,7 +156,8 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* Finds the quantization config of the source, in the order in which loaders look for it. */
+/* Finds the quantization config of the source. Tries the keys of config.json in the order in which
+ * loaders try them. */
 static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 {
     const cJSON *q = hf_member(c->json, "quantization_config");
@@ -169,8 +170,8 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* True if the embeddings of a model that contains a text model are tied when config.json has no key
- * for it (transformers 5.17). */
+/* For a model that contains a text model: true if head and embedding are tied when config.json has
+ * no tie_word_embeddings (transformers 5.17). */
 static bool ties_by_default(const osh_hf_config *c)
 {
     static const char *const tied[] = {"aya_vision",
@@ -212,8 +213,9 @@ static bool ties_by_default(const osh_hf_config *c)
     return false;
 }
 
-/* Reads tie_word_embeddings. config.json has it for the whole model or for the text model;
- * transformers reads one of them, depending on the family. */
+/* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.
+ * transformers reads one of the two, depending on the family; the result is true if either is
+ * true. */
 static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
 {
     osh_status rc = OSH_OK;
@@ -314,8 +316,8 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* Removes quantization_config from text_config if the source has it there. Unties the text model if
- * the head gets a weight of its own. A changed text_config is printed anew. */
+/* Removes quantization_config from text_config. If `untie` is true, sets tie_word_embeddings in
+ * text_config to false. Prints text_config anew if anything changes. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;

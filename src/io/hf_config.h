@@ -9,20 +9,21 @@ typedef enum {
     OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN,
     OSH_ROPE_LONGROPE, OSH_ROPE_PROPORTIONAL
 } osh_rope_type;
-typedef struct osh_rope { // fields as in modeling_rope_utils.py of transformers
+typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transformers
     osh_rope_type type;
     double theta, factor;
-    double partial_rotary_factor;             // default 1
-    int64_t max_position_embeddings;          // from config.json
-    int64_t original_max_position_embeddings; // 0: config.json does not have it
-    double low_freq_factor, high_freq_factor; // llama3
-    double beta_fast, beta_slow;              // yarn: default 32, 1
-    double attention_factor;                  // yarn, longrope; < 0: config.json does not have it
-    double mscale, mscale_all_dim;            // yarn; 0: config.json does not have them
-    bool truncate;                            // yarn: default true
-    const cJSON *short_factor, *long_factor;  // longrope: lists of numbers; views of config.json
-    double llama_4_scaling_beta;              // 0: config.json does not have it
-    double alpha; // theta is multiplied by alpha^(d / (d - 2)), d = head_dim; 0: it is not
+    double partial_rotary_factor;             // default: 1
+    int64_t max_position_embeddings;          // value in config.json
+    int64_t original_max_position_embeddings; // 0: not in config.json
+    double low_freq_factor, high_freq_factor; // for llama3
+    double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
+    double attention_factor;                  // for yarn and longrope; < 0: not in config.json
+    double mscale, mscale_all_dim;            // for yarn; 0: not in config.json
+    bool truncate;                            // for yarn; default: true
+    const cJSON *short_factor, *long_factor;  // for longrope: lists of numbers; views of
+                                              // config.json
+    double llama_4_scaling_beta;              // 0: not in config.json
+    double alpha; // theta is multiplied by alpha^(d / (d - 2)), d = head_dim; 0: theta is unchanged
 } osh_rope;
 
 typedef struct osh_hf_config {
@@ -32,8 +33,8 @@ typedef struct osh_hf_config {
     cJSON *json; // own
     const cJSON *model; // view of json: text_config of a model for images or sound, else json
                         // itself
-    /* View of a constant: architecture of the model's family in the table of hf_config.c; NULL: not
-     * in it. */
+    /* view of a constant: architecture of the text model, from the table in hf_config.c; NULL: the
+     * table lacks the family. */
     const char *text_architecture;
     const char *architecture; // view of json: architectures[0]; NULL: none
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
@@ -42,7 +43,7 @@ typedef struct osh_hf_config {
     osh_rope rope;
     osh_rope rope_sliding; // rope of layers with a sliding window; in most families equal to `rope`
     /* own: reason why `rope` is incomplete, such as "longrope" or "yarn: 'factor' is missing";
-     * NULL: it is complete. */
+     * NULL: `rope` is complete. */
     char *rope_unknown;
     int64_t n_experts; // number of experts that config.json will have; 0: unchanged
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
@@ -56,12 +57,12 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
                              const char *key);
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: the key is
                                                                         // absent
-/* Changes the number of experts from n_all to n, in this config and in the file that is written
- * from it. */
+/* Changes the number of experts from n_all to n in *c, and in the text that
+ * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
-/* Sets *out (own) to the text of config.json with this quantization_config (JSON text, indented for
- * depth 1; "" removes the key). If `untie` is true, tie_word_embeddings becomes false. All other
- * bytes are unchanged. */
+/* Sets *out (own) to the text of config.json with quantization_json as its quantization_config
+ * (JSON text, indented for depth 1; "" removes the key). If `untie` is true, tie_word_embeddings
+ * becomes false. All other bytes are unchanged. */
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie);
 #endif

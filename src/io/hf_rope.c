@@ -1,28 +1,29 @@
 /* hf_rope.c - reads rope_theta and rope_scaling (transformers 4) or rope_parameters (5) into one
  * osh_rope.
  *
- * Follows RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
- *   a rope_scaling that is not empty wins over rope_parameters; "rope_type" wins over "type"
- *   rope_theta: from the dict, else top level, else 10000; partial_rotary_factor: same, else 1
+ * The rules are those of RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
+ *   the dict is rope_scaling if this is not empty, else rope_parameters; "rope_type" before "type"
+ *   rope_theta, partial_rotary_factor: from the dict, else top level, else 10000 and 1
  *   original_max_position_embeddings (llama3, yarn): top level, else from the dict, else
  *   max_position_embeddings; other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
- * rope_parameters per layer type are read if all of them are equal, or if sliding layers of the
- * family have their own rope (Gemma 3, OLMo 3). In these families the flat keys are for the full
- * layers. */
+ * rope_parameters may have one object for each layer type. They are read if all objects are equal,
+ * or if sliding layers of the family have their own rope (Gemma 3, OLMo 3). In these families, keys
+ * outside of the objects are for the layers with full attention. */
 #include "io/hf_rope.h"
 
 #include <math.h>
 #include <string.h>
 
-/* State of a reader. It records the first problem as text; later fields are read with defaults. */
+/* State while the parameters are read. The first problem is stored as text; after it, fields get
+ * defaults. */
 typedef struct reader {
     osh_ctx *cx;
     const cJSON *config, *dict; // dict: rope_scaling or rope_parameters; NULL: none
     const osh_rope_defaults *family;
-    const char *type;           // the rope type, for messages
+    const char *type;           // rope type, for messages
     char *problem;              // own
-    osh_status rc;              // OSH_E_NOMEM or OSH_OK
+    osh_status rc;              // OSH_OK, or OSH_E_NOMEM
 } reader;
 
 static const cJSON *rope_member(const cJSON *o, const char *key)
@@ -64,7 +65,8 @@ static double need_positive(reader *r, const char *key)
     return d;
 }
 
-/* Returns the whole number `key` of o, a length of at least 1, or `dflt` if it is absent. */
+/* Returns the number `key` of o, or `dflt` if it is absent. A number that is not whole or is less
+ * than 1 is a problem. */
 static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
 {
     double d = take_num(r, o, key, (double)dflt);
@@ -76,8 +78,8 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
-/* Sets r->dict to the object with rope_type and its parameters, or to NULL if the config has
- * none. */
+/* Sets r->dict to the object of config.json with rope_type and its parameters, or to NULL if there
+ * is none. */
 static void find_dict(reader *r, bool sliding)
 {
     const cJSON *d = rope_member(r->config, "rope_scaling"), *first = NULL,
@@ -269,7 +271,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc || *unknown) { // the first problem is kept
+    if (r.rc || *unknown) { // the problem that was found first is kept
         osh_free(cx, r.problem);
         return r.rc;
     }

@@ -3,10 +3,10 @@
  *   file    "OSHJRNL1" record record ...
  *   record  | u32 payload bytes | u32 type | u64 number | payload | u64 XXH3 |      little-endian
  *
- * Records are numbered from 0. The checksum covers the record up to it. Its seed is the checksum of
- * the previous record (0 for the first), so a record is valid only at its position. Reading ends at
- * the first record that is cut or has a wrong number or checksum. The next append removes it and
- * all bytes after it. */
+ * Records are numbered from 0. The checksum is of all bytes of the record before the checksum. Its
+ * seed is the checksum of the previous record (0 for the first), so a record is valid only at its
+ * position. Reading ends at the first record that is cut or has a wrong number or checksum. The
+ * next append removes this record and all bytes after it. */
 #ifndef OSH_JOURNAL_H
 #define OSH_JOURNAL_H
 #include "base/buf.h"
@@ -14,16 +14,16 @@
 typedef struct osh_journal osh_journal;
 typedef struct osh_journal_record {
     uint32_t type, n;
-    const uint8_t *data; // view: valid until osh_journal_drop
+    const uint8_t *data; // payload; view: valid until osh_journal_drop
 } osh_journal_record;
 
-/* Sets *is to true if the file begins with the magic. */
+/* Sets *is to true if the file begins with the magic "OSHJRNL1". */
 osh_status osh_journal_is_one(osh_ctx *cx, const char *path, bool *is);
-/* Sets *is to true if the file has only a part of the magic, or zeros in its place, as after a kill
- * or a loss of power. */
+/* Sets *is to true if the file has only a part of the magic, or zeros instead of the magic, as
+ * after a kill or a loss of power. */
 osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
-/* Opens the journal, or creates it if it is absent. If another process has it open, sets *busy to
- * true and *out to NULL. */
+/* Opens the journal, or creates it if it is absent. If another process has the journal open, sets
+ * *busy to true and *out to NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
 bool osh_journal_is_at(const osh_journal *j, const char *path); // true if path still names the open
                                                                 // file
@@ -34,20 +34,21 @@ const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 int64_t osh_journal_damaged(const osh_journal *j);
 void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
 
-/* Writes a record at once, so that a process that is killed later loses nothing. osh_journal_sync
- * puts it on the disk. */
+/* Writes a record to the file at once, so that the record is not lost if the process is killed.
+ * osh_journal_sync puts it on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
-/* Puts all records on the disk. osh_journal_rewind returns to this state. */
+/* Puts all records on the disk. osh_journal_rewind removes the records that were written after the
+ * last sync. */
 osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, also on the disk
 
-/* Reads a payload: little-endian numbers and byte strings, one after the other. */
+/* State of reading a payload: little-endian numbers and byte strings, one after the other. */
 typedef struct osh_reader {
     const uint8_t *at;
     size_t left;
-    bool bad; // a value did not fit; all later reads return 0
+    bool bad; // a value was longer than the rest of the payload; all later reads return 0
 } osh_reader;
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);

@@ -1,10 +1,12 @@
-/* st_read.c - opens a safetensors file and accounts for every byte before a tensor is read.
+/* st_read.c - opens a safetensors file and checks that each byte of it belongs to the header or to
+ * one tensor, before a tensor is read.
  *
  *   [0, 8)        u64 little-endian: bytes of the header, h
  *   [8, 8 + h)    JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, __metadata__
- *   [8 + h, ...)  data; offsets count from here, without holes, overlaps or bytes left over
+ *   [8 + h, ...)  data of the tensors, without holes, overlaps or other bytes; offsets begin here
  *
- * No file stays open: a checkpoint may have more shards than a process may have descriptors. */
+ * The file is closed after each read, because a checkpoint may have more shards than a process may
+ * have descriptors. */
 #include "io/safetensors.h"
 #include "base/utf8.h"
 #include "base/xxh3.h"
@@ -16,16 +18,16 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // limit of the safetensors library
-#define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers hold integers exactly up to here
+#define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers up to this are exact integers
 
 struct osh_st {
     char *path;            // own
     osh_stamp stamp;       // stamp of the file when it was opened
-    int64_t header_bytes;  // includes the 8 bytes of the length
-    uint64_t header_sum;   // XXH3 of the header_bytes
+    int64_t header_bytes;  // bytes before the data, including the 8 bytes of the length
+    uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
     osh_st_entry *entries; // own, in file order
     int64_t n;
-    bool direct; // tensors are read past the page cache
+    bool direct; // tensors are read without the page cache
     char *names; // own: all names, each with a NUL
 };
 
@@ -36,8 +38,8 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* Reads the header. *text: own. A length that does not fit in the file is an error before any
- * memory is allocated. */
+/* Reads the header. *text: own. A length that does not fit in the file is an error; no memory is
+ * allocated for it. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -161,13 +163,13 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_st_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; // an empty tensor comes before the one
-                                                           // that begins at the same byte
+    if (x->end != y->end) return x->end < y->end ? -1 : 1; // an empty tensor is before the other
+                                                           // tensor that begins at the same byte
     return strcmp(x->name, y->name);
 }
 
-/* Checks that the sorted entries cover [0, data_bytes) without gap or overlap. Then makes their
- * offsets count from the start of the file. */
+/* Checks that the sorted entries cover all bytes of the data without gap or overlap. Then adds
+ * data_begin to the offsets, so that they count from the start of the file. */
 static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
 {
     osh_status rc = OSH_OK;

@@ -1,8 +1,8 @@
-/* st_write.c - lays out a safetensors file before any byte of it is written.
+/* st_write.c - computes the layout and the header of a safetensors file before the file is written.
  *
- * The header has the bytes that `serialize` of the safetensors library writes with metadata
- * {"format": "pt"}: JSON without spaces, padded with spaces to a multiple of 8. Tensors are sorted
- * by dtype (widest alignment first), then by the bytes of their names. */
+ * The header is equal to the header that `serialize` of the safetensors library writes with
+ * metadata {"format": "pt"}: JSON without spaces, padded with spaces to a multiple of 8 bytes.
+ * Tensors are sorted by dtype (widest alignment first), then by the bytes of their names. */
 #include "base/buf.h"
 #include "io/safetensors.h"
 
@@ -10,10 +10,11 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-enum { HEADER_BYTES = 8 + 64 };         // bytes without the entries: length, metadata, padding
+enum { HEADER_BYTES = 8 + 64 };         // bytes of the header without the entries: length,
+                                        // metadata, padding
 
-/* Returns the rank of a dtype. The library sorts by its dtype enum in descending order, with
- * unsigned types between the others. */
+/* Returns the position of a dtype in the order of the safetensors library: the descending order of
+ * the library's dtype enum. */
 static int dtype_rank(osh_dtype dt)
 {
     static const int rank[OSH_N_DTYPES] = {
@@ -38,7 +39,7 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : by_entry_name(a, b);
 }
 
-/* Like osh_st_twice; sorts the list. */
+/* Sorts the list by name. Returns a name that two entries have (view), or NULL. */
 static const char *twice_in_list(osh_st_entry **list, int64_t n)
 {
     if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
@@ -68,11 +69,12 @@ done:
     return rc;
 }
 
-/* Appends a JSON string as serde_json does: two-letter escapes, \u00xx for other control
- * characters, other bytes unchanged. */
+/* Appends a JSON string as serde_json does: escapes such as \n if JSON has one, \u00xx for other
+ * control characters, other bytes unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
-    static const char letters[] = "btn?fr"; // escape letters of 0x08 to 0x0d; serde has no \v
+    static const char letters[] = "btn?fr"; // letters of the escapes for 0x08 to 0x0d; serde_json
+                                            // has no \v
     osh_status rc = OSH_OK;
     const char *from = s;
 
@@ -110,7 +112,7 @@ done:
     return rc;
 }
 
-/* Sorts the entries and sets begin and end, counted from the start of the data. */
+/* Sorts the entries and sets begin and end, in bytes from the start of the data. */
 static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -134,8 +136,8 @@ done:
     return rc;
 }
 
-/* Appends the whole header. Computes its size first, because a growing buffer can take three times
- * the size, which is large for many tensors. */
+/* Appends the whole header. Computes the size of the header first, because a growing buffer can
+ * need three times this size, which matters for many tensors. */
 static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -148,8 +150,8 @@ static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list
         sum += one.len;
     }
     OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
-    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length; its value is set at the
-                                                           // end
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // reserves the length, which is set at
+                                                           // the end
     OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
     OSH_TRY(osh_buf_append(cx, b, "}", 1));

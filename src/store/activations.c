@@ -18,19 +18,20 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-typedef struct slot { // storage of all samples of a value
+typedef struct slot { // storage of all samples of one value
     bool live;
     void **blocks;   // own [samples]: blocks in memory
-    osh_tensor **rows; // own [samples]: on a device, and for kept samples: tensor of the batch that
-                       // begins with this sample
-    osh_block **batches; // own [samples]: for tier host, if there is a device: block of the
-                         // batch that begins with this sample
+    osh_tensor **rows; // own [samples], on a device and for kept samples: for the first sample of
+                       // each batch, the tensor of the batch
+    osh_block **batches; // own [samples], for tier host if there is a device: for the first sample
+                         // of each batch, the block of the batch
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // blocks of device memory for copies of a value during a pass
-    void *landing, *departure; // own; NULL: no such copies
-    int64_t asked;             // first sample of the batch that is being copied to `landing` -1:
+typedef struct way { // blocks of GPU memory through which a value is copied during a pass
+    void *landing, *departure; // own: landing: for values that are read; departure: for values that
+                               // are stored; NULL: none
+    int64_t asked;             // first sample of the batch that is being copied to `landing`; -1:
                                // none
 } way;
 
@@ -41,16 +42,17 @@ struct osh_acts {
     osh_device *device;    // view; NULL: batches are in host memory
     osh_blocks *blocks;    // own: for tier host, if there is a device
     way *ways;             // own [values]: for tier host, if there is a device
-    int64_t n_kept;        // number of kept samples, which are the first ones
+    int64_t n_kept;        // number of kept samples; they are the first samples
     osh_slots disk;        // own: for tier disk
-    osh_loaders *loaders;  // own: for tier disk with reading ahead; else NULL
+    osh_loaders *loaders;  // own: for tier disk if batches are read in advance; else NULL
     int64_t ahead;         // number of batches that are requested in advance
     bool pageable;         // host memory for copies to a GPU is not page-locked
     bool reading;          // the loaders are running
     osh_scratch *scratch;  // own: for tier disk
-    const osh_scratch *in; // view: own scratch, or that of the first store (osh_acts_new_beside)
-    int first_file;        // number of the file that value 0 has
-    uint64_t stage;        // stage of the values that are stored now
+    const osh_scratch *in; // view: own scratch, or the scratch of the first store
+                           // (osh_acts_new_beside)
+    int first_file;        // number of value 0's file
+    uint64_t stage;        // number of the work that makes the values stored now (osh_acts_stage)
     slot *slots;           // own [values]
 };
 
@@ -207,7 +209,7 @@ static osh_mem_class acts_class(const osh_acts *a)
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
-/* Allocates the block of a sample if it has none. */
+/* Allocates the block of a sample if it does not exist. */
 static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
     osh_mem_class old = osh_mem_use(cx, acts_class(a));
@@ -232,14 +234,14 @@ static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Copies on all threads, because memory is slow compared with a product. */
+/* Copies on all threads, because one thread does not use the whole bandwidth of memory. */
 static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* Stores the rows of a sample, which begin at byte `at` of t. */
+/* Stores the rows of one sample. They begin at byte `at` of t. */
 static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
                              const osh_tensor *t, size_t at)
 {
@@ -273,7 +275,8 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
 
 /* ---- values ---- */
 
-/* Makes the file or the lists of a value before its first samples are stored. */
+/* Makes the file or the lists of a value. Called before the first samples of the value are
+ * stored. */
 static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
@@ -361,7 +364,7 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch from host memory, or from its landing block if osh_acts_ask has begun the copy. */
+/* Loads a batch from host memory, or from `landing` if osh_acts_ask has begun the copy. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -593,7 +596,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // an incomplete file or one of another run counts as no file
+    if (rc && rc != OSH_E_NOMEM) { // an incomplete file, or a file of another run, counts as no
+                                   // file
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_slots_close(cx, &s->disk);

@@ -1,10 +1,10 @@
 /* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU.
  *
- * Locking pages takes milliseconds, so a block is used for one value after the other. Sizes are
- * rounded up to the next of 16 steps between two powers of two: batches end with a whole sample,
- * and batches of nearly equal sizes can share blocks.
+ * Locking pages takes milliseconds, so a block is reused for one value after the other. Sizes are
+ * rounded up to one of 16 steps between two powers of two. Batches have whole samples and thus
+ * slightly different sizes, so rounding lets them reuse the same blocks.
  *
- * A block that is not page-locked is copied by calls that wait. */
+ * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
 
 #include <assert.h>
@@ -24,8 +24,8 @@ struct osh_block {
 struct osh_blocks {
     osh_device *device; // view
     osh_block *waiting; // own: list of blocks that were given back, the last one first
-    /* Gross bytes: total: of all blocks; used: of the blocks that are taken; most_used: highest
-     * `used` so far. */
+    /* Gross bytes. total: all blocks; used: blocks that are taken; most_used: highest `used` so
+     * far. */
     size_t total, used, most_used;
     bool refused;       // the system has refused to page-lock memory
     bool pageable;      // blocks must not be page-locked
@@ -38,7 +38,7 @@ static size_t block_rounded(size_t n_bytes)
     return (pages + step - 1) / step * step * PAGE;
 }
 
-static size_t block_gross(size_t n_bytes) // n_bytes is already rounded
+static size_t block_gross(size_t n_bytes) // n_bytes is already rounded by block_rounded
 {
     return osh_mem_gross(n_bytes + PAGE) + osh_mem_gross(sizeof(osh_block));
 }
@@ -63,7 +63,7 @@ static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
     osh_free(cx, block);
 }
 
-/* Frees the block that was given back last. */
+/* Frees one of the blocks that were given back: the last. */
 static void blocks_drop_waiting(osh_ctx *cx, osh_blocks *b)
 {
     osh_block *block = b->waiting;
@@ -89,7 +89,7 @@ static osh_status block_lock(osh_ctx *cx, osh_blocks *b, osh_block *block)
     block->locked = !why, b->refused = why;
     if (why)
         osh_log(cx, OSH_LOG_WARN,
-                "%zu bytes of host memory cannot be page-locked (%s): values rest in pageable"
+                "%zu bytes of host memory cannot be page-locked (%s): values are stored in pageable"
                 " memory, and copies wait",
                 block->n_bytes, why);
 done:
@@ -141,7 +141,7 @@ void *osh_block_data(osh_block *block) { return block->data; }
 
 /* ---- copies ---- */
 
-/* Makes lane `later` wait for the work that lane `earlier` has queued so far. */
+/* Makes lane `later` (a CUDA stream) wait for the work that is queued on lane `earlier` so far. */
 static osh_status lane_order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
 {
     return b->device->type->order(cx, b->device, later, earlier);
@@ -153,14 +153,14 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
-/* Stores t in lane OUT, concurrently with the work of the GPU. */
+/* Copies t to the block on lane OUT, concurrently with the work of the GPU. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
 {
     osh_status rc = OSH_OK;
     const osh_device_type *type = b->device->type;
     size_t n = osh_tensor_bytes(t);
-    /* The work waits until the previous store has read `through`. */
+    /* Work that is queued next waits until the previous store has read `through`. */
     if (through) OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
     if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
     OSH_TRY(lane_order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
@@ -170,14 +170,14 @@ done:
     return rc;
 }
 
-/* Waits before a copy that does not run in a lane, because the block is not page-locked or t is in
- * host memory. */
+/* Prepares a copy by the host: waits until no lane uses the block. Such a copy is made if the block
+ * is not page-locked or the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
-    /* The reason was already logged by block_lock. */
+    /* block_lock has already logged the reason. */
     if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1);
-    return OSH_OK; // the copy of a pageable block has already waited
+    return OSH_OK; // no lane uses a block that is not page-locked
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
@@ -196,8 +196,8 @@ done:
     return rc;
 }
 
-/* Begins to copy a block to `to` in GPU memory. The copy starts after the work that is queued so
- * far. */
+/* Queues a copy of a block to `to` in GPU memory on lane IN. The copy starts after the work that is
+ * queued so far. */
 static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to,
                               size_t n_bytes)
 {

@@ -1,14 +1,15 @@
 /* blocks.h - manages page-locked blocks of host memory for values of a run on a GPU (one block for
- * each batch of a value), and copies between them and the GPU.
+ * each batch of a value), and copies between the blocks and the GPU. Lanes are CUDA streams: WORK
+ * runs kernels, IN and OUT copy to and from the GPU.
  *
- *   store   work: t -> through; lane OUT waits for the work: through -> block
- *                                                  the next store of the work waits for OUT
- *   load    lane IN waits for the work: block -> t          the work waits for IN
- *   ask     lane IN waits for the work: block -> landing
- *   arrive  the work waits for IN: landing -> t
+ *   store   WORK: t -> through           OUT waits for WORK: through -> block
+ *                                                  WORK waits for OUT before the next store
+ *   load    IN waits for WORK: block -> t                 WORK waits for IN
+ *   ask     IN waits for WORK: block -> landing
+ *   arrive  WORK waits for IN: landing -> t
  *
- * A block can be taken again as soon as it is given back, because the work waits for the copy out
- * of it, and OUT waits for the work. */
+ * A block can be taken again as soon as it is given back: WORK waits for the copy from the block,
+ * and OUT waits for WORK before it writes to the block. */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "tensor/device.h"
@@ -17,29 +18,30 @@ typedef struct osh_blocks osh_blocks;
 typedef struct osh_block osh_block;
 /* Makes an empty set of blocks. If `pin` is false, no block is page-locked. */
 osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d, bool pin);
-/* Frees the blocks. All of them must have been given back. Accepts NULL. */
+/* Frees all blocks, which the caller has given back before. Accepts NULL. */
 void osh_blocks_free(osh_ctx *cx, osh_blocks *b);
-/* Takes a block for n_bytes: one that was given back, or a new one. If memory cannot be
- * page-locked, the block is pageable: its copies are slower, and this is logged once. */
+/* Returns in *out a block for n_bytes: a block that was given back, or a new block. If memory
+ * cannot be page-locked, the block is pageable: copies are slower, and this is logged once. */
 osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n_bytes);
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
-void *osh_block_data(osh_block *block); // returns its host memory; no copy of the block may be in
-                                        // progress
-/* Returns the gross host bytes of a block for n_bytes. Blocks in use and blocks that wait for the
- * next value together never have more bytes than were in use at one time. */
+void *osh_block_data(osh_block *block); // returns the block's host memory; no copy of the block may
+                                        // be in progress
+/* Returns the gross host bytes of a block for n_bytes. All blocks together never have more bytes
+ * than the most that were in use at one time. */
 size_t osh_blocks_gross(size_t n_bytes);
 
-/* These calls copy whole tensors, in GPU memory or in host memory. Work queued on the GPU after a
- * call may overwrite t or read it. osh_block_store does not wait for its copy. With `through` (GPU
- * memory of the size of t, or NULL) later work of the GPU does not wait for it either. Until
- * osh_blocks_settle, only osh_block_store may write to `through`, and rows that were stored through
- * it may not be loaded. */
+/* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
+ * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
+ * overwrite t. The host does not wait for the copy of osh_block_store. If `through` (GPU memory of
+ * the size of t) is not NULL, later work of the GPU does not wait either. Until osh_blocks_settle,
+ * only osh_block_store may write to `through`, and blocks that were stored through it may not be
+ * loaded. */
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
                            void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);
-/* Begins to copy n_bytes of a block to `landing` in GPU memory. Work queued before osh_block_arrive
- * runs during the copy; osh_block_arrive copies the rows to t. *asked is false if no copy was
- * begun: the block is not page-locked, or n_bytes is 0. */
+/* osh_block_ask begins to copy n_bytes of a block to `landing` in GPU memory, and osh_block_arrive
+ * copies them from `landing` to t. Work that is queued between the two calls runs during the copy.
+ * *asked is false if no copy was begun: the block is not page-locked, or n_bytes is 0. */
 osh_status osh_block_ask(osh_ctx *cx, osh_blocks *b, osh_block *block, void *landing,
                          size_t n_bytes, bool *asked);
 osh_status osh_block_arrive(osh_ctx *cx, osh_blocks *b, const void *landing, osh_tensor *t);

@@ -1,8 +1,8 @@
-/* loaders.c - reads batches in advance on threads: osh_loaders_ask queues a task, a thread reads
- * its samples, osh_loaders_take or osh_loaders_load gives them to the caller.
+/* loaders.c - reads batches in advance on threads: osh_loaders_ask queues a task, threads read the
+ * samples of the task, and osh_loaders_take or osh_loaders_load returns them.
  *
- * A block may be used again after its rows have arrived in GPU memory. The GPU works batch by
- * batch, so they have arrived when the rows of the next batch are needed. */
+ * A block may be reused after its rows have been copied to GPU memory. The caller loads batch after
+ * batch, so the blocks of a batch are freed when the next batch is loaded. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "store/blocks.h"
 
 typedef struct task task;
-struct task { // samples [first, first + n) of a value to read
+struct task { // a request to read samples [first, first + n) of a value
     task *next;
     const osh_slot_file *file; // view
     int value;
@@ -19,8 +19,8 @@ struct task { // samples [first, first + n) of a value to read
     osh_tensor *t;     // own: used without a GPU
     osh_block *block;  // own: used with a GPU: a block of l->blocks
     char *to;          // view: data of `t` or of `block`
-    int64_t begun, over; // number of samples that were begun, and that are done
-    bool failed;         // a sample could not be read
+    int64_t begun, over; // number of samples whose read has begun, and whose read is complete
+    bool failed;         // the read of a sample has failed
 };
 
 typedef struct loader {
@@ -35,7 +35,7 @@ struct osh_loaders {
     const osh_slots *slots; // view
     osh_device *device;     // view; NULL: there is no GPU
     osh_blocks *blocks;     // own: used with a GPU
-    loader *of;             // own [n]
+    loader *of;             // own [n]: one for each thread
     int n;
     task *asked;            // own: tasks in the order of osh_loaders_ask
     task *leaving;          // own: tasks of the batch whose rows are being copied to the GPU
@@ -62,7 +62,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU, the blocks of one more batch are being copied to it. */
+    /* With a GPU, the blocks of one more batch exist while they are copied to the GPU. */
     return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -115,7 +115,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- the threads ---- */
 
-/* True if no thread reads a sample of the task now or will read one. */
+/* True if no thread reads a sample of the task, and no thread will. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
@@ -227,8 +227,8 @@ done:
     return rc;
 }
 
-/* Waits for the task and returns it; the caller frees it. Returns NULL if there was no
- * osh_loaders_ask for it or it could not be read. */
+/* Waits for the task that begins with sample `first` of the value, and removes it from the list.
+ * The caller frees the task. Returns NULL if it was not requested or could not be read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);
@@ -236,7 +236,7 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    if (t) *at = t->next; // only the thread that calls osh_loaders_ask changes the list
+    if (t) *at = t->next; // only the calling thread changes the list
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;
     task_free(cx, l, t);

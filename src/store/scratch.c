@@ -15,7 +15,7 @@
 
 struct osh_scratch {
     char *dir;      // own
-    osh_file *mark; // own; locked
+    osh_file *mark; // own: the locked mark
 };
 
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial)
@@ -39,7 +39,8 @@ static bool is_values_file(const char *name)
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Fails unless `dir` is empty, or contains the mark and otherwise only files of oneshot. */
+/* Fails if `dir` has a file that oneshot did not make, or has files but no mark. *empty: true if
+ * `dir` has no file. */
 static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;
@@ -100,10 +101,11 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* The process that had the mark locked may have removed it. */
+    /* The process that held the lock before may have removed the mark. */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
-    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark must be on the disk before any value
+    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark must be on the disk before any file of
+                                               // values
     *out = s, s = NULL; // give
 done:
     osh_free(cx, path);
@@ -111,8 +113,8 @@ done:
     return rc;
 }
 
-/* Removes the values, the mark and the directory. Allocates nothing, because it also runs after a
- * failed allocation. */
+/* Removes the files of values, the mark and the directory. Allocates nothing, so that it also works
+ * after a failed allocation. */
 static void scratch_remove_files(const char *dir)
 {
     DIR *d = opendir(dir); // own
@@ -123,7 +125,8 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    if (d) fsync(dirfd(d)); // so that even after a loss of power no value exists without the mark
+    if (d) fsync(dirfd(d)); // syncs first, so that even after a loss of power no file of values
+                            // exists without the mark
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }

@@ -10,13 +10,14 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // first bytes of a slot
-    uint64_t n_bytes; // bytes of the stored data; fewer than the sample has: a zstd frame
+typedef struct head { // header at the beginning of a slot
+    uint64_t n_bytes; // bytes of the stored data; if fewer than the bytes of the sample, the data
+                      // is a zstd frame
     uint64_t sum;
 } head;
 
-/* The checksum of a slot is seeded with a hash of this struct, so that a slot is valid only in its
- * own position. */
+/* The checksum of a slot is seeded with a hash of this struct, so that a slot is valid only at its
+ * own offset of its own file. */
 typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
@@ -44,10 +45,11 @@ static int64_t round_to_block(int64_t n)
     return (n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
 }
 
-/* True if the data of a sample begins with a block of the file. */
+/* True if the data of each sample begins at a block of the file (second layout of slots.h). */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* One block per sample is enough for rounding up the ends of the data. */
+/* Returns the offset of a sample's data in the layout with blocks. One block per sample is added,
+ * which is enough to round up the end of the data. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -82,7 +84,7 @@ static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    /* The buffer is host memory, whatever the memory class of the values is. */
+    /* The buffer is counted as host memory, also if the class in use is another. */
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
@@ -106,7 +108,7 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
 
 /* ---- one sample ---- */
 
-/* Returns the seed of the checksum of a sample that is stored in n_kept bytes. */
+/* Returns the seed for the checksum of a sample that is stored as n_kept bytes. */
 static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,
                           uint64_t n_kept)
 {
@@ -197,7 +199,7 @@ done:
     return rc;
 }
 
-typedef struct rows { // samples [first, end) of a value; they begin at byte `at` of t
+typedef struct rows { // samples [first, end) of a value; their rows begin at byte `at` of t
     osh_slot_file *f;
     int value;
     int64_t first, end;
@@ -205,7 +207,7 @@ typedef struct rows { // samples [first, end) of a value; they begin at byte `at
     size_t at;
 } rows;
 
-/* Reads the first sample of r and copies it through host memory. */
+/* Reads the first sample of r to host memory and copies it to the device. */
 static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
@@ -218,8 +220,8 @@ done:
     return rc;
 }
 
-/* Checks the samples that the GPU has read. If a checksum is wrong, the host reads the sample
- * again, and fails if the file itself is wrong. */
+/* Checks the samples that the GPU has read. If a checksum is wrong, reads the sample again on the
+ * host; fails if the checksum is wrong again. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {
@@ -230,7 +232,8 @@ static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *head
         if (heads[k].n_bytes != n ||
             XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
             OSH_TRY(rows_get_through(cx, s, &r));
-            osh_cuda_file_distrust(cx, r.f->card, "what the GPU read has another checksum");
+            osh_cuda_file_distrust(cx, r.f->card,
+                                   "the bytes that the GPU read have another checksum");
         }
         r.at += n;
     }

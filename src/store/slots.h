@@ -1,15 +1,17 @@
-/* slots.h - stores values on the disk: a file for each value, and in it a slot at a fixed offset
- * for each sample.
+/* slots.h - stores values on the disk: each value has a file, and in the file each sample has a
+ * slot at a fixed offset.
  *
- *   | bytes kept 8 | XXH3 of them 8 | data, plain or a zstd frame ... | hole if it is shorter |
+ *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *
- * With a GPU and without compression the data of a sample begins with a block of the file, so that
- * the GPU can read it itself, and has a checksum that a GPU can compute (ops/wordsum.h):
+ * With a GPU and without compression, the data of each sample begins at a block of the file, so
+ * that the GPU itself can read it. The checksum is then one that a GPU can compute (ops/wordsum.h),
+ * and the headers of all samples are at the beginning of the file:
  *
- *   | bytes kept 8 | checksum 8 | of the next sample ... | pad to a block | data | pad | data ...
+ *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *
- * The checksum is seeded with a hash of the run, the stage, the value, the sample, its offset and
- * its size: a slot of another run, pass or offset does not pass the check. */
+ * The checksum is seeded with a hash of the run, the stage (osh_acts_stage), the value, the sample,
+ * its offset and its size. So the check fails for a slot of another run or stage, or at another
+ * offset. */
 #ifndef OSH_SLOTS_H
 #define OSH_SLOTS_H
 #include "base/file.h"
@@ -17,18 +19,19 @@
 #include "gpu/gpu.h"
 #include "data/dataset.h"
 
-typedef struct osh_slot_file { // the file of a value
+typedef struct osh_slot_file { // the file of one value
     osh_file *file;      // own; NULL: no file yet
-    osh_cuda_file *card; // own: handle for reads by the GPU; NULL: not yet opened
-    uint64_t stage;      // stage that stored the value
+    osh_cuda_file *card; // own: handle with which the GPU reads the file; NULL: not yet opened
+    uint64_t stage;      // stage that stored the value (osh_acts_stage)
 } osh_slot_file;
 
 typedef struct osh_slots {
     const osh_graph *g;   // view
     const osh_dataset *d; // view
-    osh_device *device;   // view: device to which files are read in blocks; NULL: as without a GPU
+    osh_device *device;   // view: device into whose memory files are read; NULL: files have the
+                          // layout without blocks
     bool f16;             // samples are stored as F16 instead of the value's dtype
-    bool zstd, by_card;   // by_card: the GPU itself reads files (its device has a stage)
+    bool zstd, by_card;   // by_card: the GPU itself reads files
     uint64_t run;
     void *frame;          // own: [frame_room] buffer for zstd
     size_t frame_room;
@@ -37,8 +40,8 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
-/* Returns the bytes of the file of a value. If in_blocks is false: the bytes of samples [first,
- * all) without compression. */
+/* Returns the bytes of a value's file. in_blocks: the layout with blocks, of all samples.
+ * Otherwise: the samples from `first` on, without compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 osh_dtype osh_slots_dtype(const osh_slots *s, int value); // dtype of the stored samples
@@ -47,13 +50,14 @@ size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // bytes o
 /* Returns the bytes of the rows of samples [first, first + n). */
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n);
 
-/* Write one sample from host memory, and read one to host memory. f->stage is the stage of the
- * work. osh_slot_get returns OSH_E_IO if the slot has other bytes than were written. */
+/* osh_slot_put writes one sample from host memory, and osh_slot_get reads one to host memory. The
+ * caller sets f->stage. osh_slot_get returns OSH_E_IO if the checksum of the slot is wrong. */
 osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                         int64_t sample, const void *from);
 osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                         int64_t sample, void *to);
-/* Write and read the samples from `first` on whose rows are those of t, on a device. */
+/* osh_slots_put_rows writes the samples from `first` on whose rows are in t, in device memory;
+ * osh_slots_get_rows reads them. */
 osh_status osh_slots_put_rows(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                               int64_t first, const osh_tensor *t);
 osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int value, int64_t first,

@@ -1,4 +1,5 @@
-/* tier.h - the tiers in which values are stored between passes: GPU memory, host memory, disk. */
+/* tier.h - lists the tiers in which values are stored between subgraphs: GPU memory, host memory,
+ * disk. */
 #ifndef OSH_TIER_H
 #define OSH_TIER_H
 

@@ -1,11 +1,13 @@
-/* arena.c - manages the blocks of a range of addresses that the host never touches: an array of
- * blocks, sorted by offset, that covers the range without a gap. */
+/* arena.c - manages the blocks of a range of device addresses. The list of blocks is in host
+ * memory: an array, sorted by offset, of free and taken blocks that cover the range without a
+ * gap. */
 #include "tensor/device.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes; a multiple that copies and tensor cores need
+enum { GRAIN = 512 }; // bytes; offsets and sizes are multiples of GRAIN, as copies and tensor cores
+                      // need
 
 typedef struct block {
     size_t offset, bytes;
@@ -52,8 +54,8 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Returns the index of the first free block of at least `bytes`, from the end that `life` chooses.
- * Returns n if there is none. */
+/* Returns the index of the first free block of at least `bytes`: from the start of the arena for
+ * OSH_LIFE_LONG, from its end for OSH_LIFE_SHORT. Returns n if there is none. */
 static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
     for (size_t k = 0; k < a->n; k++) {
@@ -63,7 +65,8 @@ static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
     return a->n;
 }
 
-/* Opens a slot for one more entry at index i. */
+/* Inserts a copy of block i into the list, before block i. Returns false if there is no memory for
+ * the list. */
 static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
@@ -76,8 +79,8 @@ static bool arena_open_slot(osh_arena *a, size_t i)
     return true;
 }
 
-/* Cuts a block of `bytes` from the front or the back of the free block i. Returns false if there is
- * no memory for its entry. */
+/* Takes `bytes` from the front (OSH_LIFE_LONG) or the back (OSH_LIFE_SHORT) of the free block i.
+ * Returns false if there is no memory for the list of blocks. */
 static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
 {
     size_t rest = a->blocks[i].bytes - bytes;
@@ -103,7 +106,7 @@ static void arena_merge_next(osh_arena *a, size_t i)
     a->n--;
 }
 
-/* Returns the index of the block that contains this offset. */
+/* Returns the index of the block that contains the offset. */
 static size_t arena_block_at(const osh_arena *a, size_t offset)
 {
     size_t lo = 0, hi = a->n;
@@ -115,8 +118,8 @@ static size_t arena_block_at(const osh_arena *a, size_t offset)
     return lo;
 }
 
-/* Takes a block at the offset that osh_arena_aim set. Returns false if there is none or it is not
- * free. */
+/* Takes a block at the offset that osh_arena_aim set. Returns false if no offset was set or the
+ * bytes there are not free. */
 static bool arena_take_aimed(osh_arena *a, size_t bytes, size_t *offset)
 {
     size_t aim = a->aim, i = arena_block_at(a, aim);
@@ -205,7 +208,8 @@ size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    osh_arena *known = (osh_arena *)a; // only the cached value changes
+    osh_arena *known = (osh_arena *)a; // the cast is safe, because only the cached value `largest`
+                                       // changes
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {
         known->largest = 0;

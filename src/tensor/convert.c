@@ -4,8 +4,8 @@
  *   from_f32   rounds to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
  *              FP8 saturates at 448
  *
- * base/num.h defines every result. The AVX2, AVX-512 and F16C paths return the same bits, including
- * NaN payloads. */
+ * base/num.h defines every result. The functions with AVX2, AVX-512 and F16C return the same bits,
+ * including NaN payloads. */
 #include "base/isa.h"
 #include "base/num.h"
 #include "tensor/tensor.h"
@@ -13,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled; it runs if the machine has AVX2
+#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled; it runs if osh_isa_used permits AVX2
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
@@ -23,7 +23,8 @@
 #endif
 
 #if HAVE_AVX2_PATH
-/* Each of these functions converts whole vectors and returns the number of converted elements. */
+/* The functions with AVX2, AVX-512 and F16C convert only whole vectors. They return the number of
+ * converted elements; the caller converts the rest. */
 AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -34,8 +35,8 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* Returns in the low half of each lane u + 0x7fff + lsb shifted right by 16, or for NaN the upper
- * half of u made quiet. */
+/* Rounds the f32 in each lane to bf16, in the low half of the lane: (u + 0x7fff + lsb) >> 16, where
+ * lsb is bit 16 of u. A NaN becomes a quiet NaN. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -53,7 +54,7 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     for (; i + 16 <= n; i += 16) {
         __m256i a = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i)));
         __m256i b = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
-        // packus works on each 128-bit half; the permutation restores the order.
+        // packus works separately on the two 128-bit halves, so the permutation restores the order.
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         _mm256_storeu_si256((__m256i *)(to + i), p);
     }
@@ -86,8 +87,8 @@ AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* vcvtph2ps makes a signalling NaN quiet; the scalar code does not. Therefore scalar code converts
- * the blocks that have a NaN. */
+/* Converts by vcvtph2ps, which makes a signalling NaN quiet; the scalar code does not. Therefore
+ * vectors with a NaN are converted again by scalar code. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -110,8 +111,8 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Returns the bytes before the first block (of 32 or 64) with an element whose exponent bits are
- * all ones. */
+/* Returns the number of bytes before the first vector with a NaN or Inf: with an element whose bits
+ * of `mask` are all ones. width: bytes of an element. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);
@@ -142,7 +143,7 @@ AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uin
 }
 
 static bool convert_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
-/* OSH_ISA_AVX2 includes F16C. */
+/* The ISA level AVX2 includes F16C. */
 static bool convert_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 #endif
 

@@ -1,4 +1,4 @@
-/* device.c - tensors on a device, and copies between host and device memory. */
+/* device.c - makes tensors on a device, and copies between host and device memory. */
 #include "tensor/device.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life
         if (apart) osh_arena_note(d->arena, offset, apart);
         else
             osh_arena_give(d->arena, offset),
-                osh_fail(cx, OSH_E_NOMEM, "no memory for a block of its own");
+                osh_fail(cx, OSH_E_NOMEM, "no memory for a separate block");
         return apart;
     }
     osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use",
@@ -92,7 +92,7 @@ osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
     size_t n = osh_tensor_bytes(t);
     if (!n) return OSH_OK;
     if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    /* Clearing in parallel also makes the system map the pages of t in parallel. */
+    /* The chunks run in parallel, so that the system also maps the pages of t in parallel. */
     return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t);
 }
 

@@ -1,6 +1,7 @@
-/* fold.h - folds a factor for each channel into the weights on both sides of a value. A Linear [O,
- * I] reads x / s instead of x: its column c is multiplied by s[c]. The layer that made x is divided
- * by s: the weight of a norm and a bias element by element, a Linear row by row.
+/* fold.h - folds a factor s[c] for each channel c of a value x into the weights before and after x.
+ * A Linear [O, I] (O outputs, I inputs) that reads x / s instead of x gets its column c multiplied
+ * by s[c]. The layer that makes x is divided by s: a norm's weight and a bias element by element, a
+ * Linear's weight row by row.
  *
  *   w  2 4    s  2 0.5    columns  4 2    rows   1  2
  *      6 8                        12 4          12 16
@@ -12,18 +13,19 @@
 #include "tensor/tensor.h"
 
 typedef enum { OSH_FOLD_COLUMNS, OSH_FOLD_ROWS } osh_fold_way;
-typedef struct osh_fold_rule { // the rule for one weight
+typedef struct osh_fold_rule { // rule for one weight
     osh_fold_way way;
     const float *s; // view: factors, by column or by row
     int64_t width;  // elements of a row; 1 for a norm's weight or a bias
-    /* Used by OSH_FOLD_ROWS: number that the layer adds to the weight. w becomes (w + offset) / s -
-     * offset. */
+    /* For OSH_FOLD_ROWS: number that the layer adds to its weight w, such as 1 in Gemma's norms. w
+     * becomes (w + offset) / s - offset. */
     float offset;
 } osh_fold_rule;
-/* Folds the factors into elements [first, first + n) of the weight, which are at data. */
+/* Folds the factors into elements [first, first + n) of the weight. `data` points to element
+ * `first`. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* Sets most[c] to the maximum of most[c] and |w| of column c, for elements [first, first + n) of a
- * weight w. */
+/* Raises most[c] to the largest |w| in column c, for elements [first, first + n) of a weight w.
+ * `data` points to element `first`. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif

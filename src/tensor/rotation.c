@@ -1,5 +1,5 @@
-/* rotation.c - multiplies by the matrices of rotation.h, LANES rows or columns at a time, side by
- * side. */
+/* rotation.c - makes the matrices of rotation.h and multiplies by them. Products are computed for
+ * LANES rows or columns at a time, so that the compiler can use vector instructions. */
 #include "tensor/rotation.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // GROUPS: groups of LANES rows or columns in a
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // LANES: vectors that are multiplied together;
+                                                 // GROUPS: groups of LANES rows or columns in a
                                                  // chunk
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
@@ -22,13 +23,13 @@ static int power_of_prime(int64_t q, int64_t *p)
     return q == 1 && e <= MOST_DEGREE ? e : 0;
 }
 
-/* Elements of the field of p^e are polynomials; their coefficients are the digits of a number in
- * base p. */
+/* The finite field with q = p^e elements. An element is a polynomial, stored as the number whose
+ * digits in base p are the coefficients. */
 typedef struct field {
     int64_t p, q;
     int e;
-    /* Coefficients of the polynomial `tail` with X^e = -tail. X^e + tail has no root; as e <= 3, it
-     * is irreducible. */
+    /* Coefficients of the polynomial `tail`: products are computed modulo X^e + tail. This
+     * polynomial has no root and e <= 3, so it is irreducible. */
     int64_t tail[MOST_DEGREE];
 } field;
 
@@ -73,8 +74,9 @@ static int64_t field_minus(const field *f, int64_t x, int64_t y)
     return out;
 }
 
-/* Returns q = K - 1 = 3 modulo 4, or q = K / 2 - 1 = 1 modulo 4, if it is a power of a prime; 0:
- * neither. */
+/* Returns the size q of the field from which Paley makes a Hadamard matrix of order K: K - 1 if it
+ * is a prime power and 3 modulo 4, or K / 2 - 1 if it is a prime power and 1 modulo 4. Returns 0 if
+ * neither holds. */
 static int64_t paley_field(int64_t K, int64_t *p, int *e)
 {
     if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
@@ -87,8 +89,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     osh_status rc = OSH_OK;
     int64_t p, q;
     int e;
-    int8_t *chi = NULL; // own [q]: chi of each element: 1 for squares, -1 for other elements, 0 for
-                        // 0
+    int8_t *chi = NULL; // own [q]: quadratic character of each element: 1 for squares, -1 for
+                        // non-squares, 0 for 0
     field f;
     q = paley_field(K, &p, &e);
     field_init(&f, p, e);
@@ -100,11 +102,12 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     for (int64_t i = 0; i <= q; i++)
         for (int64_t k = 0; k <= q; k++) {
             int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
-            if (!twice) { // I + S, with S skew-symmetric
+            if (!twice) { // first construction: I + S, with S skew-symmetric
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], with C symmetric
+            int same = i == k; // second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1], with C
+                               // symmetric
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
             at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
@@ -116,8 +119,9 @@ done:
 
 /* ---- matrices ---- */
 
-/* Returns cos + sin of 2 pi i / K, i < K, by additions and products only, so every C library gives
- * the same bits: Taylor series of an angle below pi / 4, then turns by eighths. */
+/* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Does not call the C library's cos and sin, so
+ * every C library gives the same bits: computes the Taylor series of an angle below pi / 4, then
+ * rotates by multiples of pi / 4. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;
@@ -205,7 +209,7 @@ static void rotate_signs(double *x, const osh_rotation *r)
         for (int l = 0; l < LANES; l++) x[i * LANES + l] *= r->sign[i];
 }
 
-/* Replaces x [2^k, width] by H x. */
+/* Replaces x [n, width] by H x, n = 2^k. */
 static void rotate_sylvester(double *x, int64_t n, int64_t width)
 {
     for (int64_t half = 1; half < n; half *= 2)
@@ -235,7 +239,7 @@ void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t
         }
 }
 
-/* Computes y [K] = x F, or x F^T if transposed. */
+/* Computes y = x F, or x F^T if transposed, for LANES vectors: x and y are [K, LANES]. */
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor;
@@ -249,7 +253,8 @@ static void rotate_factor(double *y, const double *x, const osh_rotation *r, boo
     }
 }
 
-/* Rotates x [n, LANES]. K more rows after x are scratch. */
+/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if transposed. K more rows after x
+ * are scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;
@@ -264,22 +269,24 @@ static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
     if (transposed) rotate_signs(x, r);
 }
 
-typedef struct strip { // location of n x LANES elements
+typedef struct strip { // location of up to LANES vectors of n elements in a tensor
     char *at;          // view: first element
     osh_dtype dt;
-    /* step: distance in elements between neighbours of a vector; lane: between lanes. */
+    /* Distances in elements: step: from one element of a vector to the next; lane: from one vector
+     * to the next. */
     int64_t step, lane;
-    int64_t n, lanes; // n: elements of a vector; lanes: vectors, at most LANES
+    int64_t n, lanes; // n: elements of a vector; lanes: number of vectors, at most LANES
 } strip;
 
-/* Loads or stores a strip in pieces that are converted to or from f32, along contiguous
- * elements. */
+/* Copies a strip to x [n, LANES], or back if `store` is true. Contiguous elements are converted to
+ * or from f32 in pieces. */
 static void strip_move(double *x, const strip *s, bool store)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // true: vectors are contiguous; false: lanes are
+    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: the vectors
+                              // are interleaved
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {
@@ -308,7 +315,7 @@ typedef struct rotate_job {
     int64_t rows, width;
     const osh_rotation *r;
     bool transposed, columns;
-    int64_t groups; // groups of LANES rows, or of LANES columns of one block of rows
+    int64_t groups; // number of groups of LANES rows, or of LANES columns
 } rotate_job;
 
 static strip strip_at(const rotate_job *j, int64_t group, int64_t block)

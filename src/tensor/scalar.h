@@ -9,7 +9,8 @@ static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Rounds f to the value that a tensor of dtype dt stores; ties to even. */
+/* Rounds f to the nearest value of dtype dt (BF16 or F16), ties to even. Returns f for other
+ * dtypes. */
 static inline float osh_round_to(float f, osh_dtype dt)
 {
     if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(f));

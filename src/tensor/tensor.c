@@ -1,4 +1,4 @@
-/* tensor.c - dense row-major tensors: creation, views, sizes. */
+/* tensor.c - makes dense row-major tensors and views, and computes sizes. */
 #include "tensor/device.h"
 
 #include <assert.h>

@@ -4,12 +4,12 @@
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // in the order in which the safetensors library sorts the tensors of a file
+typedef enum { // io/st_write.c has the order of dtypes in a file
     OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2,
     OSH_FP8_E8M0, OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
-const char *osh_dtype_name(osh_dtype dt);         // safetensors tag: "BF16", "F8_E4M3"
+const char *osh_dtype_name(osh_dtype dt);         // tag in safetensors files: "BF16", "F8_E4M3"
 /* Finds a dtype by its safetensors tag or torch name: "BF16", "bfloat16", "torch.float16", ...
  * Returns OSH_DTYPE_NONE for another text. */
 osh_dtype osh_dtype_of_name(const char *tag);
@@ -24,18 +24,19 @@ typedef struct osh_tensor {
     int64_t shape[OSH_MAX_DIMS];
     void *data;
     bool own;           // true if the tensor owns `data`
-    osh_device *device; // view: the device whose memory has `data`; NULL: host memory
+    osh_device *device; // view: the device in whose memory `data` is; NULL: host memory
 } osh_tensor;
 
 /* Makes a tensor; its elements are not set. */
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-/* Makes a tensor that does not own `data`. It is valid as long as `data`. */
+/* Returns a tensor that does not own `data` and is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
 static inline size_t osh_tensor_gross(size_t n_bytes) // returns the gross host bytes of a tensor
+                                                      // with n_bytes of data
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
@@ -44,9 +45,9 @@ osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
 /* Computes the number of elements. Returns false for a negative dimension or an overflow. */
 bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape);
 
-/* Convert n elements between F32 and F32, BF16, F16, FP8 or F64, vectorized. */
+/* Converts n elements of dtype dt (F32, BF16, F16, FP8 or F64) to f32. */
 void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
-/* Rounds to the nearest value, ties to even. */
+/* Converts n f32 elements to dtype dt, rounding to nearest, ties to even. */
 void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n);
 float osh_tensor_at(const osh_tensor *t, int64_t i); // returns element i of a float tensor
 /* Returns the index of the first NaN or infinity, or -1 if there is none or `dt` is not a float
