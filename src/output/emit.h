@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 
 typedef struct osh_result { // result of a Linear
-    double nmse, objective, nearest; // members of osh_linear_job
+    double nmse, objective, nearest; // results of the solve; osh_linear_job describes these members
     osh_losses losses;
     const char *fallback; // view: of a constant, or of the emitter; NULL: none
     bool done;
