@@ -8,7 +8,7 @@
  *                 other codes. So the squared error of the whole weight is bounded by
  *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
  *                 where dq is decoded from the codes, rtn is w rounded to nearest, s is the scale.
- *                 The bound of one row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
+ *                 The bound of a row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
  *                 the bound: if an output is large for every token, the rest of the row compensates
  *                 its error. No element is off by more than half of the range of its codes, or by
  *                 more than 16 scales if that is larger (clamping can cause 16 scales at 4 bits).
