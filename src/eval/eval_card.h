@@ -1,11 +1,11 @@
-/* eval_card.h - an evaluation on a GPU: the sequential engine of forward.h with one arena.
+/* eval_card.h - runs an evaluation on a GPU, subgraph by subgraph as forward.h does. All GPU memory
+ * is one block (the arena), with this layout:
  *
- *   | workspace | weights (eval_weights.h) | rounded input | stored values |    ◄── batch, scores |
+ *   | workspace | weights (eval_weights.h) | rounded input | stored values |   ◄── batch, scores |
  *
- * The arena is the memory that the program manages on the GPU. osh_eval_card_open allocates the
- * blocks at the front once, so the predicted bytes are exactly the allocated bytes. Batches are cut
- * as for a calibration on a GPU (schedule/batches.c), so the results depend on the data and the GPU,
- * not on budgets or --batch-size. */
+ * osh_eval_card_open allocates the blocks at the front once, so the predicted bytes are exactly the allocated bytes. Batches are cut
+ * as for a calibration on a GPU (schedule/batches.c), so the results depend on the data and the
+ * GPU, not on budgets or --batch-size. */
 #ifndef OSH_EVAL_CARD_H
 #define OSH_EVAL_CARD_H
 #include "eval/forward.h"

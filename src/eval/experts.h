@@ -1,6 +1,6 @@
 /* experts.h - chooses the experts of each layer to keep, by REAP: an expert is kept if its output,
- * multiplied by the router weight, is large on the tokens that are routed to it (modifiers/experts.c
- * has the formula). */
+ * multiplied by the router weight, is large on the tokens that are routed to it
+ * (modifiers/experts.c has the formula). */
 #ifndef OSH_EVAL_EXPERTS_H
 #define OSH_EVAL_EXPERTS_H
 #include "base/profile.h"

@@ -5,8 +5,8 @@
  *
  * The weights of one subgraph are in memory at a time, and samples run one by one. The weights of
  * the model are read twice. Only the values between subgraphs (h0, h1, h2) stay in memory; values
- * inside a subgraph are computed again. Samples are added in order, so the result does not depend on
- * threads. */
+ * inside a subgraph are computed again. Samples are added in order, so the result does not depend
+ * on threads. */
 #include "eval/gradients.h"
 
 #include <string.h>
