@@ -9,9 +9,9 @@
 #include "quant/source.h"
 
 /* Limits of the threads of a stream. At most MOST_COMPUTING threads compute, because no disk
- * delivers data for more. Further threads wait for the disk: LEAST threads, and one more for each
- * EACH bytes of the output, at most WAITING. A small output gets few waiting threads, because their
- * bands would need most of the memory. */
+ * delivers data for more threads. Further threads wait for the disk: LEAST threads, and one more
+ * for each EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
+ * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
 enum { BAND_MOST = 64 << 20 }; // largest size in bytes of a band whose rows must be rounded
                                // together (osh_band_unit)
@@ -65,7 +65,7 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* The tensor on the disk is not the weight to be rounded if the weight is folded. */
+    /* A stream rounds the weight as it is on the disk, so it cannot round a folded weight. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
                                                            // weight
@@ -125,8 +125,8 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Bands of a group that are not kept are read again. Counts their bytes over all groups, with the
- * mean size of the group's bands. */
+/* Returns the bytes of bands that are not kept and therefore are read again, over all groups.
+ * Assumes that all bands of a group have their mean size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -171,7 +171,7 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* The larger of the two sizes is a multiple of the smaller one. */
+    /* Uses the larger one of the two sizes, which is a multiple of the smaller one. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -264,8 +264,8 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // one stream has both copies
-                                                                    // and Linears
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // then one stream has both
+                                                                    // copies and Linears
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
@@ -314,8 +314,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the bytes of the list of these tensors, of a flag for each output tensor, and of the
- * block that osh_file_scan needs. */
+/* Returns the bytes that early checks need: a list of these tensors, a flag for each output tensor,
+ * and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

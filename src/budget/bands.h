@@ -5,7 +5,7 @@
 #define OSH_BANDS_H
 #include "budget/budget.h"
 
-enum { OSH_BAND_BYTES = 1 << 20 };  // bytes of a band in the source, about
+enum { OSH_BAND_BYTES = 1 << 20 };  // approximate bytes of a band in the source
 enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes that the stream needs for the state
                                      // of one tensor
 

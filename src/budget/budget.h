@@ -15,9 +15,10 @@ typedef enum { // index of a block: graph weight for WEIGHT; value * n_batches +
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // defined in layout.c: planned addresses of blocks
-typedef struct osh_device_peaks osh_device_peaks; // defined in graph/device_peaks.h
+typedef struct osh_device_peaks osh_device_peaks; // defined in graph/device_peaks.h: peaks of
+                                                  // passes on a GPU
 typedef struct osh_trials osh_trials; // defined in trials.c: results of simulations
-typedef struct osh_peaks { // bytes of each budget
+typedef struct osh_peaks { // peaks in bytes of device memory, host memory and scratch files
     int64_t device, host, scratch;
 } osh_peaks;
 typedef struct osh_memory {
@@ -27,8 +28,8 @@ typedef struct osh_memory {
     int64_t n_kept;      // tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that read values from the disk in advance
     int64_t n_ahead;     // tier disk: number of batches that the loaders read in advance
-    bool read_ahead; // for Linears that are rounded without data: reads the next weight during the
-                     // rounding
+    bool read_ahead; // for Linears that are rounded without data: reads the next weight while the
+                     // current Linear is rounded
     int n_stream;        // number of threads of a stream; each has one band of a tensor
     int n_held;          // number of bands that a stream keeps in memory until it reads them a
                          // second time
@@ -52,9 +53,10 @@ typedef struct osh_memory {
                          // needed any more
     osh_places *places;  // own: with a GPU: planned addresses of blocks; NULL: each block gets any
                          // free address
-    osh_peaks least;     // smallest budgets with which the run is possible; host: see memory.c
-    int64_t solve_limit; // device bytes up to which a solve may work on more rows at a time; 0:
-                         // solves use as few as possible
+    osh_peaks least;     // smallest budgets with which the run is possible; memory.c describes
+                         // `host`
+    int64_t solve_limit; // a solve may use device memory up to this many bytes, to work on more
+                         // rows at a time; 0: a solve uses the least memory
 } osh_memory;
 
 typedef struct osh_budget {

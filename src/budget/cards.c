@@ -3,9 +3,10 @@
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
  *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
  *     copies    (weights loaded + values stored outside of the GPU) / (sustained bus)
- *   solve       per Linear O I^2 at F32, or three times that at TF32
- *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
- *               the column loop (docs/how-to/cuda.md)
+ *   solve       per Linear O I^2 operations in F32, or 3 O I^2 in TF32
+ *               per input 2/3 I^3 operations in F32, and 28 us for each block of 128 columns,
+ *               because the column loop solves the blocks one after the other
+ *               (docs/how-to/cuda.md)
  *
  * The speeds are from the vendor's data sheets (docs/how-to/cuda.md names them). This program was
  * not measured on any of these GPUs. */

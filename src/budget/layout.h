@@ -14,8 +14,9 @@ osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
 /* Returns the bytes from the beginning of the arena to the end of the last block. */
 int64_t osh_layout_extent(const osh_layout *c);
-/* osh_layout_enter sets the visit and the way of the blocks that are allocated after the call.
- * Their addresses are recorded if osh_layout_record was called with `on` true. */
+/* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
+ * allocated after the call. Their addresses are recorded if osh_layout_record was called with `on`
+ * true. */
 typedef enum { // part of a visit: first pass; later pass; loads during the visit before
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;
@@ -30,8 +31,8 @@ void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
-/* Makes the arena of p's GPU allocate its next block at the planned address of this visit and way.
- * If the plan has none, the address of another way of the visit is used. */
+/* Makes the arena of p's GPU allocate its next block at the planned address for this visit and part
+ * of the visit. If the plan has none, the address for another part of the visit is used. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 void osh_places_aim_off(const osh_budget *p);

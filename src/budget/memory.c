@@ -66,7 +66,7 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* ---- the choice ---- */
+/* ---- chooses tiers and phases ---- */
 
 static bool visit_fits(const osh_visit *v, const osh_limits *b, int64_t more_host)
 {
@@ -115,7 +115,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each round is one more pass; segments cost less than more rounds
+enum { MOST_ROUNDS = 8 }; // each round is one more pass, so segments cost less than more rounds
 
 /* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
  * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
@@ -282,8 +282,8 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limi
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // attempts, because the blocks of a visit also move the blocks of other
-                        // visits
+    enum { TRIES = 4 }; // number of attempts, because the blocks of a visit also move the blocks of
+                        // other visits
     for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -522,7 +522,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
         m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
     if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
-    /* One more thread than osh_threads: the one that reads in advance. */
+    /* Counts osh_threads threads, and the thread that reads in advance. */
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     m->highest = -1;
     osh_limits b = {.device = p->in->opt->device_memory,

@@ -7,8 +7,9 @@
  * that is needed outside of visits. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
                              const osh_limits *outside);
-/* True if --host-memory is enough for evaluations before and after the run (o->others_host).
- * OSH_ISA_NOISE_BYTES are subtracted: they are included for recommendations to another process. */
+/* True if --host-memory is enough for evaluations before and after the run. o->others_host includes
+ * OSH_ISA_NOISE_BYTES, which only a recommendation for another process needs, so they are
+ * subtracted. */
 bool osh_others_fit(const osh_options *o);
 /* Limits the allocations of the context to the budgets. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);

@@ -3,17 +3,17 @@
  *
  *   device = loaded weights + open Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
- *   host   = base + device + resting values (tiers device and host) + packing buffers
+ *   host   = base + device + stored values (tiers device and host) + packing buffers
  *            + prefetched weights
  *
- * On a GPU the device's bytes are those of its arena, with the addresses that the run will use, and
- * no part of the host's:
+ * On a GPU the device bytes are those of its arena, with the addresses that the run will use, and
+ * are not a part of the host bytes:
  *
  *   device = from the front: to the end of (the workspace of products, weights, statistics,
- *            resting values of tier device, prefetched weights)
+ *            stored values of tier device, prefetched weights)
  *            + from the back: to the end of (the batch, or the memory of a solve)
  *   host   = base + weights in transfer or to be solved + a solve's results
- *            + the maximum of resting values so far (tier host: freed blocks wait for new values)
+ *            + the maximum of stored values so far (tier host: freed blocks wait for new values)
  *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // the readers of the samples' ranges, and a sample between GPU and disk
+    if (s->card) { // lists for the ranges of samples, and a buffer for a sample between GPU and
+                   // disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -157,7 +158,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // the simulations of a large model can take seconds
+    OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked here, because the simulations of a
+                                      // large model can take seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];

@@ -87,8 +87,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-/* A result callback that does nothing. A callback tells the modifier that results do not collect in
- * memory. */
+/* A result callback that does nothing. If there is a callback, the modifier knows that the caller
+ * takes each result, so results do not collect in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
