@@ -46,8 +46,8 @@ done:
 }
 
 /* Returns --batch-size, or a size with a few samples for each thread, so that all threads are busy
- * for about the same time. Returns 1 if one sample has so much work that its ops use all threads,
- * on a GPU, or if large batches do not fit. */
+ * for about the same time. Returns 1 on a GPU, if large batches do not fit, or if one sample has so
+ * much work that its ops use all threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -23,7 +23,7 @@ typedef struct osh_pass { // work of a subgraph
     bool block;     // some Linears learn from the output of a block of layers (blocks.h)
 } osh_pass;
 
-typedef struct osh_visit { // how a subgraph is run (its phases), and the memory for this
+typedef struct osh_visit { // phases of a visit, and the memory that the visit needs
     bool segments;       // the subgraph is run for one group of Linears at a time
     bool prefetch;       // the first weights of the next visit are read during this visit
     bool prefetch_device; // the prefetched weights are also copied to the device
@@ -39,7 +39,7 @@ typedef struct osh_visit { // how a subgraph is run (its phases), and the memory
     int64_t device_peak, host_peak, scratch_peak; // peaks in bytes; host_peak: without the base
                                                   // (osh_memory.base_bytes), with prefetch
     int64_t apart_device, apart_host; // peaks in bytes while small Linears are solved in parallel;
-                                      // 0: none are
+                                      // 0: no Linears are
     int64_t read_bytes;  // bytes read from the source
 } osh_visit;
 

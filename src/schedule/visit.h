@@ -9,10 +9,11 @@
  *              values between groups are in the activation store
  *
  * If factors are folded into weights (folds.h), a fold pass comes first: load | run the nodes that
- * the giving layers need and observe their outputs | fold. The later steps use the changed weights.
+ * the layers with folds need, and observe their outputs | fold. The later steps use the changed
+ * weights.
  *
- * If the original model's values are carried (osh_graph_add_original), nodes of the original model
- * run in the first pass through a subgraph, while the weights are still the original ones. In all
+ * If the original model also runs (osh_graph_add_original), nodes of the original model run in
+ * the first pass through a subgraph, while the weights are still the original ones. In all
  * such passes but the last, only the nodes that statistics need run; in the last pass all run. A
  * value that is the same in both models is stored once. Until a Linear is solved, both models
  * compute the same results from such a value, so only the nodes of the original model run. If an
