@@ -35,8 +35,8 @@ typedef struct osh_mixed {
     osh_mixed_step *curve; // own: points along the convex hull, from the smallest size to the
                            // largest
     int n_curve;
-    char *gradients_not;   // own: reason why measured effects, and not gradients, weight the
-                           // losses; NULL: gradients do
+    char *gradients_not;   // own: reason why measured effects weight the losses, and not gradients;
+                           // NULL: gradients weight the losses
 } osh_mixed;
 
 /* Makes the units from the Linears of a survey, and computes the bytes of each candidate. losses

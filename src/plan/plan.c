@@ -235,7 +235,8 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), o->dataset,
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // all text is tokenized
+    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // not needed any more, because all text is
+                                                      // tokenized
 done:
     osh_free(cx, tok_path);
     return rc;
@@ -298,8 +299,8 @@ static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
     char *final = NULL; // own
-    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // minus the longest suffix of the
-                                                                // name
+    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // leaves room for the longest
+                                                                // suffix
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
     OSH_TRY(osh_path_resolve(cx, &final, output));
