@@ -304,7 +304,7 @@ osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p)
     OSH_NEW(cx, *out, n);
     for (int i = 0; i < n; i++) (*out)[i] = -1;
     for (int i = 0; i < p->experts->n; i++) {
-        const char *at = p->experts->layers[i].name; // such as "model.layers.3.mlp"
+        const char *at = p->experts->layers[i].name; // a name such as "model.layers.3.mlp"
         while (*at && !(at[0] == '.' && at[1] >= '0' && at[1] <= '9')) at++;
         int64_t layer = *at ? strtoll(at + 1, NULL, 10) : n;
         if (layer < n) (*out)[layer] = p->experts->n_kept;

@@ -82,8 +82,8 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* The source of a value with one scale for each head may have another number of heads, or
-     * none. */
+    /* A value with one scale for each head does not take the range of its source, because the
+     * source may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)
