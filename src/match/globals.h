@@ -22,7 +22,7 @@ bool osh_globals_knows(const osh_globals *g, int linear);
 void osh_globals_put(osh_globals *g, int linear, float amax);
 float osh_globals_of(const osh_globals *g, int linear); // Returns 0 if the Linear has no global
                                                         // scale or g is NULL
-int64_t osh_globals_bytes(const osh_matching *p); // Returns bytes of host memory
+int64_t osh_globals_bytes(const osh_matching *p); // bytes of host memory of osh_globals
 /* Returns the bytes of host memory that osh_globals_find needs for one Linear, without the threads'
  * buffers. *piece: bytes of the buffer of one thread. */
 size_t osh_globals_search_bytes(const osh_matching *p, int linear, size_t *piece);
