@@ -30,8 +30,8 @@ struct check {
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // start of the next chunk: index in `order`; bytes of this tensor in
-                          // earlier chunks
+    int64_t next, taken;  // position of the next chunk: next: index in `order`; taken: bytes of
+                          // this tensor in earlier chunks
     osh_turns turns;      // one turn for each chunk, in the order of the chunks in the files
     osh_status rc;        // status of the failed chunk with the lowest ticket
     const reader *failed; // reader of the failed chunk; NULL: no chunk failed
