@@ -39,7 +39,7 @@ struct osh_stats {
                           // store of values
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
     osh_acts *looks;      // own: store for values between two looks; NULL: none
-    look look;            // kind of look at values that are added at present
+    look look;            // observers that get the values which are added at present
 };
 
 /* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
