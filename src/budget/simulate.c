@@ -1,7 +1,7 @@
 /* simulate.c - counts the bytes of every step of a run before it starts: it makes the walk of
  * schedule/visit.h with steps that only count.
  *
- *   device = loaded weights + open Hessians + batch (values, scratch) or solver
+ *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
  *   host   = base + device + stored values (tiers device and host) + packing buffers
  *            + prefetched weights

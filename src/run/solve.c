@@ -105,7 +105,7 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // own: pruned weights until the quantizer has read them
+typedef struct pruned { // own: pruned weights, kept until the quantizer has read them
     osh_tensor *w;      // [n]; w[k].data is NULL if the weight was pruned in place
     int n;
 } pruned;

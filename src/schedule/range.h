@@ -25,7 +25,7 @@ typedef struct osh_step { // a step of a visit; arrays have an entry for each va
     const bool *out;     // true for values that the step writes to the store
     const bool *consume; // true for values of `in` whose rows the store may free after the batch
                          // has read them
-    bool observe;        // the step adds to the statistics that are open
+    bool observe;        // the step adds to the statistics that are collected
     bool first_look;     // the step is the first look at values that observers read twice
                          // (looks.h); it collects no other statistics
     bool again;          // the step belongs to the second pass, with the solved weights

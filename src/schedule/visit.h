@@ -39,8 +39,8 @@ typedef struct osh_visitor { // callbacks; a step whose callback is NULL is skip
     osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                        const bool *values);
     osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);
-    /* Solves the Linears whose statistics are open, and ends these statistics. `keep`: the weights
-     * in memory must stay unchanged. */
+    /* Solves the Linears whose statistics `open` has begun, and ends these statistics. `keep`: the
+     * weights in memory must stay unchanged. */
     osh_status (*solve)(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep);
     /* Reads the quantized weights of the solved Linears in nodes [first, first + n) from the
      * output, and replaces the original weights in memory. */
