@@ -1,5 +1,5 @@
-/* bands.c - sizes of the bands of rows in a stream and of the chunks in which the output is read
- * back. */
+/* bands.c - computes the sizes of the bands of rows in a stream (output/stream.h), and of the
+ * chunks in which the output is read back. */
 #include "budget/bands.h"
 
 #include "base/file.h"
@@ -8,13 +8,15 @@
 #include "quant/observer.h"
 #include "quant/source.h"
 
-/* At most MOST_COMPUTING threads compute, because no disk is fast enough for more. More threads
- * wait for the disk: LEAST threads and one for each EACH bytes of the output, at most WAITING. A
- * short job has few waiting threads, because their bands would be most of its memory. */
+/* Limits of the threads of a stream. At most MOST_COMPUTING threads compute, because no disk
+ * delivers data for more threads. Further threads wait for the disk: LEAST threads, and one more
+ * for each EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
+ * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-enum { BAND_MOST = 64 << 20 }; // most bytes of a band of a Linear with large blocks of rows
-enum { HELD_MOST = 1 << 30 };             // most bytes of bands that a stream keeps until it reads
-                                          // them a second time
+enum { BAND_MOST = 64 << 20 }; // largest size in bytes of a band whose rows must be rounded
+                               // together (osh_band_unit)
+enum { HELD_MOST = 1 << 30 };             // largest number of bytes of the bands that a stream
+                                          // keeps until it reads them again
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -63,9 +65,10 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* A folded weight differs from the bytes on the disk. */
+    /* A stream rounds the weight as it is on the disk, so it cannot round a folded weight. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
-    if (l->prune.modifier >= 0) return false;              // the mask needs the whole weight
+    if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
+                                                           // weight
     if (!osh_observer_by_rows(a)) return false;
     if (!p->in->recipe->modifiers[l->modifier].type->by_rows || !a->present ||
         a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
@@ -122,8 +125,8 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Counts, for each group, the bands that are not kept and are therefore read again, at the mean
- * band size of the group. */
+/* Returns the bytes of bands that are not kept and therefore are read again, over all groups.
+ * Assumes that all bands of a group have their mean size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -168,7 +171,7 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* One of the two sizes divides the other. */
+    /* Uses the larger one of the two sizes, which is a multiple of the smaller one. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -206,9 +209,10 @@ static int64_t held_bytes(const osh_budget *p)
 }
 
 typedef struct band_bytes {
-    int64_t work;   // scratch for rounding a band of a Linear, without the buffers
-    int64_t result; // bytes of the result of a band until it is written
-    int64_t stays;  // bytes that a Linear keeps until it is written
+    int64_t work;   // bytes of scratch for rounding one band of a Linear, without the worker's
+                    // buffers
+    int64_t result; // bytes of the result of one band until it is written
+    int64_t stays;  // bytes that a Linear keeps until all its tensors are written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
@@ -226,8 +230,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* FEW: number of Linears of the largest size that fit; SMALL: bytes that many small Linears may
-     * use. */
+    /* The limit is FEW Linears of the largest size, or SMALL bytes if that is more. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -247,8 +250,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* At most n_threads bands are rounded at a time. The other bands are being read, or wait for the
- * disk. */
+/* Scratch is counted for n_threads bands, because at most n_threads bands are rounded at a time.
+ * The other workers read or wait for the disk. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
@@ -261,8 +264,8 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // copies and Linears are
-                                                                    // streamed together
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // then one stream has both
+                                                                    // copies and Linears
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
@@ -299,8 +302,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // reading a smaller tensor costs as much as a request for a
-                                      // larger one
+    enum { LEAST_BYTES = 512 << 10 }; // bytes; a request to the disk takes as long as reading this
+                                      // many bytes
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
 
@@ -311,8 +314,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the bytes of a list of the tensors, of a mark for each tensor, and of the block that
- * osh_file_scan needs. */
+/* Returns the bytes that early checks need: a list of these tensors, a flag for each output tensor,
+ * and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

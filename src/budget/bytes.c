@@ -26,13 +26,13 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
                        .mixed = true, .on_card = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
-                         .solving = sizeof(float)}, // for the weights of the channels
+                         .solving = sizeof(float)}, // a solve computes a weight for each channel
     [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
 };
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 {
-    /* There is no shift if no Linear before the input was solved. */
+    /* A shift is needed only if a Linear before the input was solved. */
     return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 

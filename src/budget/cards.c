@@ -3,9 +3,10 @@
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
  *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
  *     copies    (weights loaded + values stored outside of the GPU) / (sustained bus)
- *   solve       per Linear O I^2 at F32, or three times that at TF32
- *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
- *               the column loop (docs/how-to/cuda.md)
+ *   solve       per Linear O I^2 operations in F32, or 3 O I^2 in TF32
+ *               per input 2/3 I^3 operations in F32, and 28 us for each block of 128 columns,
+ *               because the column loop solves the blocks one after the other
+ *               (docs/how-to/cuda.md)
  *
  * The speeds are from the vendor's data sheets (docs/how-to/cuda.md names them). This program was
  * not measured on any of these GPUs. */
@@ -15,12 +16,14 @@
 #include <string.h>
 
 
-static const double sustained = 0.7;     // fraction of each speed that a run reaches: an assumption
+static const double sustained = 0.7;     // fraction of each speed in the table that a run is
+                                         // assumed to reach
 enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_card_model models[] = {
-    /* Columns: name, title, memory in MiB, TF32 pays, BF16, TF32, F32, memory, bus. */
+    /* Columns: name, title, memory in bytes, TF32 pays, operations per second in BF16, TF32, F32,
+     * memory in bytes per second, bus in bytes per second. */
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
      989e12, 495e12, 67e12, 4.8e12, 64e9},
     {"h100", "NVIDIA H100 SXM 80GB", 81559ll << 20, true,
@@ -57,7 +60,7 @@ static double card_compute_seconds(const osh_card_model *m, const osh_cost *c, i
     return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
 }
 
-/* Returns the time of the column loops' chains. The blocks of an input are computed one after the
+/* Returns the seconds of the column loops, which solve one block of BLOCK columns after the
  * other. */
 static double card_chain_seconds(const osh_budget *p)
 {

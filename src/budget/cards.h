@@ -1,24 +1,26 @@
-/* cards.h - lists GPUs for which a run can be planned without having one, and estimates the time
- * that the run would need. */
+/* cards.h - lists GPU models for which a run can be planned on a machine without a GPU, and
+ * estimates the time of the run. */
 #ifndef OSH_CARDS_H
 #define OSH_CARDS_H
 #include "budget/cost.h"
 
 typedef struct osh_card_model {
     const char *name, *title;
-    int64_t memory_bytes; // total memory, as nvidia-smi reports it
-    bool tf32_pays;       // result of osh_cuda_tf32_pays for the GPU's compute capability
+    int64_t memory_bytes; // total bytes of memory, as nvidia-smi reports them
+    bool tf32_pays;       // osh_cuda_tf32_pays for the compute capability of the GPU
     /* bf16, tf32, f32: dense operations per second of products with F32 sums. memory: bytes per
      * second. bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
 } osh_card_model;
-const osh_card_model *osh_card_model_find(const char *name); // NULL: unknown
+const osh_card_model *osh_card_model_find(const char *name); // Returns NULL if the name is unknown
 
-typedef struct osh_estimate { // seconds, without the time of the disk
-    double phase[OSH_N_PHASES]; // observe, solve, propagate; including copies that are not hidden
-    double copies;              // all copies over the bus, hidden or not
+typedef struct osh_estimate { // seconds of a run, without the time of the disk
+    double phase[OSH_N_PHASES]; // seconds of observe, solve, propagate; with the copies that do not
+                                // overlap with computation
+    double copies;              // seconds of all copies over the bus, also of those that overlap
+                                // with computation
 } osh_estimate;
-/* Estimates how long the planned run needs on this GPU. */
+/* Estimates the time that the planned run needs on this GPU model. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
                              const osh_card_model *m);
 #endif

@@ -16,17 +16,17 @@
 
 #include <string.h>
 
-/* Speeds of an imaginary machine: one core with AVX2. The progress estimate corrects each phase by
- * its measured time. */
-static const double products_per_s = 50e9; // f32 and bf16 matrix products
-static const double factors_per_s = 20e9;  // Cholesky, inverse
-static const double solves_per_s = 15e9;   // the column loop
-static const double elements_per_s = 0.5e9; // elementwise ops: values, each counted once
-static const double bytes_per_s = 1e9;     // reading and writing files
-static const double codes_per_s = 0.15e9;  // rounding and packing: weights, each counted once
-static const double picked_per_s = 0.4e6;  // rows of a table that are read one by one
-/* On a GPU: rate of the kernel for experts' rows (ops/cuda/routed.cuh) relative to a library's
- * products; an assumption. */
+/* Speeds of an imaginary machine with one AVX2 core. Only their ratios matter: the progress
+ * estimate corrects the time of each phase by measurement. */
+static const double products_per_s = 50e9; // operations of F32 and BF16 matrix products
+static const double factors_per_s = 20e9;  // operations of Cholesky factors and triangular inverses
+static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
+static const double elements_per_s = 0.5e9; // values that elementwise ops write
+static const double bytes_per_s = 1e9;     // bytes of files read or written
+static const double codes_per_s = 0.15e9;  // weights rounded and packed
+static const double picked_per_s = 0.4e6;  // rows of a table that are read from the file one by one
+/* On a GPU: speed of the kernel for experts' rows (ops/cuda/routed.cuh) divided by the speed of the
+ * library's products. Assumed, not measured. */
 static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
@@ -36,8 +36,8 @@ const char *osh_phase_name(osh_phase p)
     return names[p];
 }
 
-/* Returns the number of pairs (query, key), over all samples, that a causal window or chunks do not
- * mask. */
+/* Returns the number of pairs (query, key) over all samples that are not masked. window: tokens of
+ * a sliding window; chunk: tokens of a chunk; 0: none. */
 static double attended_pairs(const osh_dataset *d, int64_t window, int64_t chunk)
 {
     double sum = 0;
@@ -65,17 +65,19 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     if (osh_node_is(n, "conv1d"))
         return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel *
                (double)g->values[n->out[0]].width;
-    if (osh_node_is(n, "ssm_scan")) // the vectors of a head decay, are updated and are read
+    if (osh_node_is(n, "ssm_scan")) // per element of a head's state: 5 operations to decay, update
+                                    // and read it
         return 5 * tokens * (double)((const osh_ssm_scan_attr *)n->attr)->state *
                (double)g->values[n->out[0]].width;
-    if (osh_node_is(n, "delta_rule")) // the matrix of a head decays, is queried, corrected and read
+    if (osh_node_is(n, "delta_rule")) // per element of a head's matrix: 7 operations to decay,
+                                      // query, correct and read it
         return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim *
                (double)g->values[n->out[0]].width;
     return 0;
 }
 
-/* Returns the fraction of tokens for which the model uses the node's output. An expert's output for
- * a token that is not routed to it is needed only for statistics. */
+/* Returns the fraction of the tokens for which the model uses the node's output. For an expert this
+ * is the fraction that is routed to it; its outputs for other tokens serve only statistics. */
 static double routed_share(const osh_graph *g, const osh_node *n)
 {
     for (;;) {
@@ -85,16 +87,16 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr; // moe_gate's attributes begin with the
-                                                         // same member
+            const osh_moe_router_attr *a = router->attr; // the attributes of moe_gate also begin
+                                                         // with top_k
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
     }
 }
 
-/* Returns the fraction of tokens on which node i of a span runs; for a combine, the fraction on
- * which its expert runs. */
+/* Returns the fraction of the tokens on which node i of a span runs. For the node that adds an
+ * expert's output (moe_combine), returns the fraction of the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -134,7 +136,7 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work on the host, where a combine goes through all tokens. */
+/* Returns the work of node i of a span on the host, where moe_combine processes all tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
     double tokens = d->n ? (double)d->offsets[d->n] : 0;
@@ -159,8 +161,8 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* True if no earlier Linear with a Hessian reads the same input: the work per input is counted for
- * this Linear. All Linears that share a Hessian are in one subgraph. */
+/* True if the work per input is counted for this Linear: no earlier Linear with a Hessian reads the
+ * same input. All Linears that share a Hessian are in one subgraph. */
 static bool leads_input(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
@@ -176,20 +178,20 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations of the factor, including the op gptq_shift. */
+/* Returns the operations of the factor of a Hessian, including the op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
 }
-/* Returns the fraction of the rows for which rounding to nearest is judged; each costs as much as
- * in the column loop. */
+/* Returns the fraction of the rows for which the solve also computes the error of rounding to
+ * nearest. Such a row needs as many operations as a row of the column loop. */
 static double judge_share(const osh_linear *l)
 {
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
-/* Returns the operations of the column loop, of the second loop that judges rounding to nearest (on
- * the host only), and of gptq_target. */
+/* Returns the operations of the column loop, of the error of rounding to nearest (only on the
+ * host), and of gptq_target. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
@@ -272,10 +274,10 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
 typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
-    osh_cost *c;    // view: costs of the current visit
-    bool *loaded;   // own: [weights]
-    fed *open;      // own: [values of the range]
-    double reading; // bytes of loads since the last pass
+    osh_cost *c;    // view: cost of the current visit's subgraph
+    bool *loaded;   // own: [weights of the graph]
+    fed *open;      // own: [values of the range]: the sums that are being collected
+    double reading; // bytes of weights loaded since the last pass
 } counter;
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
@@ -340,8 +342,8 @@ static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const 
     return OSH_OK;
 }
 
-/* Does not count weights of solved Linears that do not run: they are negligible compared with a
- * pass. */
+/* Counts the weights of the nodes that run. Weights that are loaded only to be replaced by solved
+ * weights are negligible and not counted. */
 static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                              const bool *values)
 {
@@ -358,8 +360,8 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
     return OSH_OK;
 }
 
-/* Counts a step on a GPU: products of all nodes that run, and the bytes of values that pass through
- * its memory. */
+/* Counts a step on a GPU: operations of all nodes that run, and the bytes of values that go through
+ * the GPU's memory. */
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
                           const osh_step *s)
 {
@@ -454,7 +456,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // a step is less than the whole phase, whatever its work is
+    if (*share >= 1) *share = 0.999; // 1 means a whole phase, and a step is less
 done:
     osh_free(cx, open);
     return rc;

@@ -3,11 +3,11 @@
 #define OSH_FOLD_BYTES_H
 #include "budget/budget.h"
 
-/* Returns the gross bytes of the statistics for the factors of a fold. `groups`: the groups of the
- * plan while the statistics are collected; one group after that. */
+/* Returns the gross bytes of the statistics for the factors of a fold. `groups`: groups of samples
+ * (ops/stat.h) while the statistics are collected; {0} after the groups are merged. */
 int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f, const osh_groups *groups);
-/* Sets *bytes to the gross bytes that the computation of the factors needs. `reads` is true if it
- * may have to read weights. */
+/* Sets *bytes to the gross bytes for computing the factors of a fold. `reads`: the computation may
+ * have to read weights. */
 osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_budget *p, const osh_fold *f,
                             bool reads);
 #endif

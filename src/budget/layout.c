@@ -1,5 +1,5 @@
-/* layout.c - simulates the blocks of a GPU's arena for a plan, with the arena's own code and an
- * unlimited size. */
+/* layout.c - simulates the blocks in a GPU's memory for a plan: runs the allocator (the arena) with
+ * an unlimited size and no memory. */
 #include "budget/layout.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    place *all; // own [room]: n entries are used; sorted
+    place *all; // own [room]: the first n entries are used; sorted for the search
     size_t n, room;
 };
 
@@ -32,11 +32,11 @@ struct osh_layout {
     int64_t n[OSH_LAYOUT_N_KINDS];
     int visit;
     osh_way way;
-    osh_places *places; // own: recorded addresses so far
+    osh_places *places; // own: addresses recorded so far
     bool record;
 };
 
-enum { WITHOUT_END = 62 }; // bits of the size of the unlimited arena
+enum { WITHOUT_END = 62 }; // the simulated arena has 2^62 bytes
 
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
 {
@@ -52,8 +52,9 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // osh_cuda_open takes
-                                                                             // the same block
+    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // osh_cuda_open
+                                                                             // allocates the same
+                                                                             // block first
     *out = c, c = NULL; // give
 done:
     osh_layout_free(cx, c);

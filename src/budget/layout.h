@@ -1,6 +1,6 @@
-/* layout.h - predicts the addresses of the long-lived blocks of a GPU's arena. The blocks are
- * allocated and freed in the order of the run, so that the prediction includes the gaps between
- * them. */
+/* layout.h - predicts the addresses of long-lived blocks in a GPU's memory. The prediction
+ * allocates and frees the blocks in the order of the run with the GPU's allocator (its arena), so
+ * gaps between blocks are included. */
 #ifndef OSH_LAYOUT_H
 #define OSH_LAYOUT_H
 #include "budget/budget.h"
@@ -8,15 +8,16 @@
 typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
-/* osh_layout_take allocates a block and osh_layout_give frees one. They have no effect if the block
- * already exists, or does not exist. */
+/* osh_layout_take allocates a block and osh_layout_give frees one. Taking an existing block and
+ * freeing a missing block do nothing. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
-/* Returns the bytes of the arena up to the end of the last block. */
+/* Returns the bytes from the beginning of the arena to the end of the last block. */
 int64_t osh_layout_extent(const osh_layout *c);
-/* osh_layout_enter assigns the blocks that are allocated from now on to this visit and way. Their
- * addresses are recorded while osh_layout_record is on. */
-typedef enum { // the pass of a visit; AHEAD: during the previous visit
+/* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
+ * allocated after the call. Their addresses are recorded if osh_layout_record was called with `on`
+ * true. */
+typedef enum { // part of a visit: first pass; later pass; loads during the visit before
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
@@ -24,14 +25,14 @@ void osh_layout_record(osh_layout *c, bool on);
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c); // *out (own): the
                                                                             // recorded addresses
 
-/* Frees the planned addresses of blocks. A resumed run skips steps. It allocates each block at the
- * address that the plan has for the same step, so it fits if the whole run fits. */
+/* Frees the planned addresses. Planned addresses keep a resumed run, which skips steps, within the
+ * planned memory: each step allocates its blocks at the addresses of the whole run. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
-/* Makes the arena of p's GPU allocate its next block at the planned address: the address for this
- * way, or else for another way of the visit. */
+/* Makes the arena of p's GPU allocate its next block at the planned address for this visit and part
+ * of the visit. If the plan has none, the address for another part of the visit is used. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 void osh_places_aim_off(const osh_budget *p);

@@ -5,11 +5,10 @@
 #include "budget/budget.h"
 #include "schedule/range.h"
 
-/* Sets *n_bytes to the host memory that tuning needs in addition to the base; 0: the run does not
- * tune. */
+/* Sets *n_bytes to the host memory that tuning needs besides the base (osh_memory.base_bytes); 0 if
+ * the run does not tune. */
 osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p);
-/* Sets *n_bytes to the host memory that the block of range `r` needs while its codes are
- * learned. */
+/* Sets *n_bytes to the host memory for learning the codes of the block in range `r`. */
 osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p,
                           const osh_range *r);
 #endif

@@ -1,8 +1,8 @@
-/* memory.c - chooses, before a run starts, how it keeps its budgets. simulate.c counts the bytes.
+/* memory.c - chooses before a run how the run keeps its budgets. simulate.c counts the bytes.
  *
- * These changes are tried in this order until the run fits: no prefetch; values are stored in a
- * slower tier (on the disk for as few batches as possible); the Hessians of a subgraph are
- * distributed over several observe passes; its groups of Linears are loaded one at a time. */
+ * Changes are tried in this order until the run fits: no prefetch; values are stored in a slower
+ * tier (on the disk for as few batches as possible); the Hessians of a subgraph are distributed
+ * over several observe passes; the groups of Linears of a subgraph are loaded one at a time. */
 #include "budget/bands.h"
 #include "budget/cards.h"
 #include "budget/layout.h"
@@ -28,21 +28,22 @@
 #include "quant/source.h"
 #include "store/loaders.h"
 
-/* Two threads read: the run and the reading thread. Each has a block if it bypasses the page
- * cache. */
+/* Two threads read tensors: the main thread, and the thread that reads in advance. Each needs a
+ * block to bypass the page cache. */
 enum { READERS = 2 };
-/* For runs without products: memory of the C library; and for each thread its stack, and its cache
- * in the library. */
+/* Bytes of a process that computes no matrix products. STILL_BYTES: C library. STILL_THREAD_BYTES:
+ * stack and allocator cache of a thread. STILL_THREADS: threads besides those of a stream. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-/* Bytes of list entries. SOLVED_BYTES: in addition for a Linear that is solved with data, for its
- * loss and its statistics. PART_BYTES: for the times of a subgraph. */
+/* Bytes of lists: LISTS_BYTES in all; LINEAR_BYTES for each Linear; SOLVED_BYTES more for a Linear
+ * that is solved with data (loss and statistics); OUT_BYTES for each output tensor; PART_BYTES for
+ * each subgraph (times). */
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* A source of at least this size that is read only once bypasses the page cache. */
+/* Bytes. A larger source is read past the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Returns the memory that the run needs outside of visits for the emitter, the journal, results,
- * the report and their lists. */
+/* Returns the bytes of small things outside of visits: emitter, journal, results, report and
+ * lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
@@ -55,8 +56,8 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 
-/* Without a budget the arena is larger than the prediction by 1/ARENA_SPARE, at least by
- * LEAST_SPARE. */
+/* Without a device budget the arena gets 1/ARENA_SPARE more bytes than predicted, at least
+ * LEAST_SPARE more. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 static int64_t still_bytes(const osh_budget *p, int n_threads)
@@ -65,7 +66,7 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* ---- the choice ---- */
+/* ---- chooses tiers and phases ---- */
 
 static bool visit_fits(const osh_visit *v, const osh_limits *b, int64_t more_host)
 {
@@ -81,14 +82,14 @@ static bool visits_fit(const osh_schedule *s, const osh_limits *b)
     return true;
 }
 
-/* True if the visit is long enough to read the next visit's weights during it. A pass that only
- * propagates may end before the reads, so the peak would not be known. */
+/* True if the weights of the next visit may be read during visit i. This needs a pass that
+ * observes: a pass that only propagates may end before the reads, so its peak is not known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if all visits fit together with the memory for reading the next visit's weights. */
+/* True if every visit fits together with the weights of the next visit that are read during it. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
 {
     const osh_schedule *s = p->schedule;
@@ -105,7 +106,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     *largest = 0;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->match->linears[i];
-        /* Linears with the same input follow each other. */
+        /* Linears with the same input are adjacent. */
         bool again = i > 0 && p->match->linears[i - 1].input == l->input;
         if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
@@ -114,15 +115,16 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each round is another forward pass; segments cost less than more rounds
+enum { MOST_ROUNDS = 8 }; // each round is one more pass, so segments cost less than more rounds
 
-/* Sets the phases of a visit for this number of rounds. More than MOST_ROUNDS mean segments, except
- * if ranges of keys and values, or of outputs, are observed in the pass. */
+/* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
+ * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
+ * not possible if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_visit *v = &p->schedule->visits[i];
     osh_range r = osh_range_at(p->schedule, i);
-    if (r.block) rounds = 1; // a block learns as a whole
+    if (r.block) rounds = 1; // a block learns all its Linears together
     if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS)
         rounds = MOST_ROUNDS;
     int64_t largest, sum = range_hessians(p, &r, &largest);
@@ -133,8 +135,8 @@ static void take_phases(osh_budget *p, int i, int rounds)
     v->segments = rounds > MOST_ROUNDS;
 }
 
-/* Chooses phases for the visits that do not fit whole. Visits are similar, so all that do not fit
- * change to the next phases together. */
+/* Chooses phases for the visits that do not fit. Visits are similar, so all visits that do not fit
+ * get the next phases at the same time. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -172,8 +174,8 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 
 static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Chooses phases for this budget. Sets *fit to true if the phases keep the budget. On a GPU, gaps
- * between blocks depend on the phases, so phases that differ between visits are tried last. */
+/* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU the gaps between
+ * blocks depend on the phases, so the last attempts use equal phases for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -196,8 +198,9 @@ static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* Each visit has a smallest peak. Sets *least to the largest of these peaks if some phases keep it
- * as a budget; if not, to `same`, the peak of the best phases that are equal for all visits. */
+/* *least is the largest of the visits' smallest peaks. Keeps *least if some phases keep it as a
+ * budget. If none do, sets *least to `same`, the peak of the best phases that are equal for all
+ * visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -212,13 +215,14 @@ done:
     return rc;
 }
 
-/* Segments need the least memory for weights and Hessians, but values between them are stored. */
+/* Tries rounds and segments with the slowest tier. Segments need the least memory for weights and
+ * Hessians, but store values between the segments. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    osh_visit *least = NULL; // own: peaks
+    osh_visit *least = NULL; // own: smallest peaks of each visit so far
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
     /* Peaks of the best phases that are equal for all visits. */
@@ -254,9 +258,9 @@ done:
     return rc;
 }
 
-/* Chooses the visits during which values in host memory are copied to and from the GPU in parallel
- * to the work. The blocks for the copies exist only during a pass, so the blocks of one visit do
- * not change the addresses in another. */
+/* Chooses the visits that copy values between host memory and GPU during the computation. The
+ * blocks for these copies exist only during a pass, so they do not change the addresses of blocks
+ * in other visits. */
 static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -272,13 +276,14 @@ done:
     return rc;
 }
 
-/* Chooses the visits during which the next visit's weights also fit on the GPU. */
+/* Chooses the visits during which the weights of the next visit are also loaded to the GPU. */
 static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // blocks of one visit change the addresses in other visits
+    enum { TRIES = 4 }; // number of attempts, because the blocks of a visit also move the blocks of
+                        // other visits
     for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -291,8 +296,8 @@ done:
     return rc;
 }
 
-/* Chooses the number of threads that read values from the disk in advance: as many as fit in memory
- * with weights that are read in advance. */
+/* Chooses the number of threads that read values from the disk in advance: the most that fit,
+ * besides the weights that are read in advance. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -311,7 +316,7 @@ done:
     return rc;
 }
 
-/* Tier disk: keeps as many batches in memory as fit. */
+/* Tier disk: chooses how many batches keep their values in memory: the most that fit. */
 static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -329,7 +334,8 @@ done:
     return rc;
 }
 
-/* Solves small Linears in parallel, or together on a GPU, if their results fit in memory. */
+/* Solves small Linears of visit i in parallel, or together on a GPU, if their results fit in
+ * memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_limits *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
@@ -344,8 +350,8 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the kinds of second looks (schedule/looks.h) that --calib-cache allows.
- * If no observer looks twice, they are equal. */
+/* Sets *first and *last to the range of second looks (schedule/looks.h) that --calib-cache allows.
+ * If no observer looks twice, both are equal. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -355,7 +361,8 @@ static void looks(const osh_budget *p, osh_look *first, osh_look *last)
     if (!osh_looks_twice(p->schedule)) *first = *last;
 }
 
-/* Runs subgraphs whole, with the fastest tier for values that keeps the budget. */
+/* Runs each subgraph as a whole, and chooses the fastest tier that keeps the budget. Sets *fit to
+ * false if there is none. */
 static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -375,8 +382,8 @@ done:
     return rc;
 }
 
-/* Chooses batches of several samples, if no flag gives a batch size and all other choices stay the
- * same. */
+/* Chooses batches of several samples if no flag sets the batch size and the run then fits without
+ * slower choices. Sets *fit. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -428,8 +435,8 @@ int64_t osh_memory_of_card(int64_t free_bytes)
     return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Sets a device budget if none is given: the memory of this machine's GPU, or of the GPU model of
- * --device-model. */
+/* Sets the device budget if no flag sets it: from the memory of this machine's GPU, or of the GPU
+ * model that --device-model names. */
 static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
@@ -446,8 +453,8 @@ done:
     return rc;
 }
 
-/* Decides whether the GPU itself reads values from the disk. This needs a block of memory, which
- * must fit without other changes to the plan. */
+/* Decides whether the GPU itself reads values from the disk. This needs a block in the GPU's
+ * memory, which must fit into the budget. */
 static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_memory *m = &p->memory;
@@ -456,7 +463,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                  osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
-    /* Loaders are not needed. */
+    /* The GPU replaces the threads that read in advance. */
     if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -476,7 +483,8 @@ static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
                 osh_dtype_name(p->in->graph->dtype));
 }
 
-/* Returns the host memory of the rows that are gathered for a statistic. */
+/* Returns the host bytes for gathering the rows that are routed to an expert, for its
+ * statistics. */
 static int64_t by_route_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -502,7 +510,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // the memory of the library is part of base_bytes
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // base_bytes includes the memory of the library
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -514,7 +522,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
         m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
     if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
-    /* One thread reads in advance. */
+    /* Counts osh_threads threads, and the thread that reads in advance. */
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     m->highest = -1;
     osh_limits b = {.device = p->in->opt->device_memory,
@@ -546,21 +554,23 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
-        osh_places_free(cx, m->places), m->places = NULL; // frees memory for the list
-    /* A refusal recommends this budget for another process, so the noise is added. */
+        osh_places_free(cx, m->places), m->places = NULL; // the list of addresses does not fit, and
+                                                          // the run works without it
+    /* The message of a refusal recommends this budget to another process, whose base may be larger
+     * by OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // true: the output may be written twice
+    bool again = s->n_traversals || s->tune.steps; // the output may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
-    /* With a budget, base_bytes includes the blocks. The list of planned addresses is not
-     * included. */
+    /* least.host is a budget, and a run with a host budget has the blocks in its base. The list of
+     * planned addresses is optional, so it is not added. */
     if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->peak.host += m->base_bytes;
-    /* A user who sets a memory budget shares the machine, so a checkpoint that is read only once
-     * must not displace other files in the page cache. */
+    /* A user who sets a memory budget shares the machine. A checkpoint that is read only once must
+     * not displace the page cache of other processes, so the run bypasses the page cache. */
     memory_choose_reader(cx, p, &b);
     if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,

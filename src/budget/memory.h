@@ -8,18 +8,18 @@
 #define OSH_MEMORY_H
 #include "budget/budget.h"
 
-/* Sets p->memory: simulates every visit and chooses the tier (the memory for values: GPU, host or
+/* Sets p->memory. Simulates every visit, and chooses the tier (memory of values: GPU, host or
  * disk), prefetch and phases. Fails with OSH_E_USAGE and the smallest possible budget if the
- * budgets of the options cannot be kept. */
+ * options' budgets cannot be kept. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
-/* Sets the smallest budgets for the visits in p->memory, without the base: they assume values in
- * the slowest tier and work in small pieces. */
+/* Sets p->memory.least to the smallest budgets for the visits, without base_bytes: values are in
+ * the slowest tier, and Linears are solved in small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
-/* Returns the size of the arena on a GPU: the budget, or without a budget the prediction and a
- * reserve. A resumed run needs the reserve, because the gaps between its blocks are different. */
+/* Returns the bytes of a GPU's arena: the device budget, or the prediction and a reserve if there
+ * is no budget. The reserve is for a resumed run, which has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
-/* Returns how many of the free_bytes of a GPU a plan may use. */
+/* Returns the bytes that a plan may use if free_bytes are free on a GPU. */
 int64_t osh_memory_of_card(int64_t free_bytes);
-/* Returns the host peak as osh_mem_used counts it. */
+/* Returns the host peak without the bytes that osh_mem_used does not count. */
 size_t osh_memory_counted(const osh_budget *p);
 #endif

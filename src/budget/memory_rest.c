@@ -9,15 +9,15 @@
 
 bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
-/* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
- * `ahead`: the next weight is read during the rounding. Results that wait to be written use memory
- * that weight and work leave free. */
+/* Raises *device and *host to the peaks of Linears that are rounded without data, in one piece, one
+ * after the other. `ahead`: the next weight is read during the rounding. Results that wait to be
+ * written need no extra memory: they use memory below the peak. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
-    int64_t before = 0; // weight and work of the previous Linear
-    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if false, the base includes the
-                                                              // memory of the library
+    int64_t before = 0; // bytes of the previous Linear's weight and work
+    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if false, base_bytes includes the
+                                                              // scratch for reading
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_memory_blocks_in_base(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
@@ -51,7 +51,8 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         int64_t from = p->manifest->out_info[i].source;
         if (from < 0) continue;
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
-        seen[from] = false; // a second copy of a tensor reads the source again
+        seen[from] = false; // if the output has the tensor twice, the second copy reads the source
+                            // again
     }
     for (int s = 0; s < p->manifest->n_shards; s++)
         m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
@@ -73,8 +74,8 @@ static bool budget_holds(const osh_limits *b, const osh_limits *need)
            (!b->device_given || need->device <= b->device);
 }
 
-/* Chooses the number of bands that a stream keeps until it reads them a second time: all bands of
- * the largest group, or as many as fit, in sixteen steps. */
+/* Chooses how many bands a stream keeps until it reads them a second time: all bands of the largest
+ * group, or fewer in steps of 1/16 until the run fits. */
 static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
 {
     osh_memory *m = &p->memory;
@@ -110,7 +111,7 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
          m->n_stream--) {
         osh_limits all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
-        if (p->in->on_device) all.device = 0; // without data everything runs on the host
+        if (p->in->on_device) all.device = 0; // Linears without data are rounded on the host
         if (!budget_holds(b, &all)) continue;
         more = all;
         break;
@@ -132,6 +133,6 @@ done:
 
 int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
 {
-    if (p->in->on_device || tier == OSH_TIER_HOST) return 0; // on a GPU values are always copied
+    if (p->in->on_device || tier == OSH_TIER_HOST) return 0; // a GPU copies all values to the store
     return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
 }

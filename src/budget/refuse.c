@@ -1,6 +1,7 @@
-/* refuse.c - refuses budgets that cannot be kept. The message has the budget, the smallest possible
- * one, and a smaller one for smaller subgraphs (--sequential-targets Linear, which gives another
- * result). It also limits the context to the budgets of a plan. */
+/* refuse.c - refuses budgets that cannot be kept. The message names the budget and the smallest
+ * possible budget. If --sequential-targets Linear (which changes the result) needs less, the
+ * message also names that budget. osh_memory_enforce limits the context to the budgets of a
+ * plan. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,17 +16,17 @@ static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20)
 
 static int64_t refuse_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Computes the smallest budgets of the same job with Linears as targets. -1: the job cannot be cut
- * in this way. */
+/* Computes the smallest budgets of the same job with --sequential-targets Linear. -1: the job
+ * cannot use this option. */
 static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budget *p,
                                    const osh_limits *outside)
 {
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
     const osh_strs targets = {items, 1};
-    osh_matching match = *p->match;       // views, except for the lists below
+    osh_matching match = *p->match;       // views, except for the lists that are set to NULL below
     osh_rewrites rewrites = *p->rewrites; // view
-    osh_schedule schedule = *p->schedule; // views, except for the lists below
+    osh_schedule schedule = *p->schedule; // views, except for the lists that are set to NULL below
     osh_budget other = *p;
     match.linears = NULL, match.readers = NULL, match.users = NULL;           // own
     rewrites.match = &match, rewrites.n_inherits = 0;
@@ -35,10 +36,11 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
     other.memory = (osh_memory){0};
     *out = (osh_limits){.device = -1, .host = -1, };
-    /* Scales of caches need each attention in one subgraph (match/cache.c). */
+    /* Scales of caches need all nodes of an attention in one subgraph (match/cache.c), so a job
+     * with such scales cannot be cut into Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* The job would not learn by block, so the codes would be different. */
+        /* A job that learns by block would give other codes if it were cut into Linears. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);
@@ -62,7 +64,8 @@ done:
     return rc;
 }
 
-/* True if Hessians have a second block, which --sum-groups 1 saves (ops/stat.h). */
+/* True if Hessians have a second block of the same size, which --sum-groups 1 avoids
+ * (ops/stat.h). */
 static bool has_grouped_hessians(const osh_budget *p)
 {
     bool any = false;
@@ -86,7 +89,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    int digits = given % (1 << 20) ? 2 : 0; // prints the budget as it was given, or nearly
+    int digits = given % (1 << 20) ? 2 : 0; // two digits if the budget is not a whole number of MiB
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,

@@ -1,19 +1,19 @@
 /* simulate.c - counts the bytes of every step of a run before it starts: it makes the walk of
  * schedule/visit.h with steps that only count.
  *
- *   device = loaded weights + open Hessians + batch (values, scratch) or solver
+ *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
- *   host   = base + device + resting values (tiers device and host) + packing buffers
+ *   host   = base + device + stored values (tiers device and host) + packing buffers
  *            + prefetched weights
  *
- * On a GPU the device's bytes are those of its arena, with the addresses that the run will use, and
- * no part of the host's:
+ * On a GPU the device bytes are those of its arena, with the addresses that the run will use, and
+ * are not a part of the host bytes:
  *
  *   device = from the front: to the end of (the workspace of products, weights, statistics,
- *            resting values of tier device, prefetched weights)
+ *            stored values of tier device, prefetched weights)
  *            + from the back: to the end of (the batch, or the memory of a solve)
  *   host   = base + weights in transfer or to be solved + a solve's results
- *            + the maximum of resting values so far (tier host: freed blocks wait for new values)
+ *            + the maximum of stored values so far (tier host: freed blocks wait for new values)
  *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static int compare_lengths(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Finds the maximum of each size over all batches that run sample by sample, and over all
- * others. */
+/* Finds the largest sizes (tokens, tokens at the same time, longest sample) over all batches that
+ * run sample by sample, and over all other batches. */
 static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +99,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // readers of the samples' ranges; a sample between GPU and disk
+    if (s->card) { // lists for the ranges of samples, and a buffer for a sample between GPU and
+                   // disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -130,8 +131,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Opens the sums of a Linear's input, and counts the scratch that updating them with a batch
- * needs. */
+/* Counts the bytes of the sums of a Linear's input, and of the scratch for updating the sums with a
+ * batch. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -157,8 +158,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // with many layers and many budgets the simulation takes
-                                      // seconds
+    OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked here, because the simulations of a
+                                      // large model can take seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
@@ -183,8 +184,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the bytes that the outputs of a step add to the store of values, and *taken to the
- * bytes that the step frees there. */
+/* Sets *out to the bytes that the outputs of a step add to the store, and *taken to the bytes of
+ * the store that the step frees. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -197,9 +198,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees the rows that a finished batch has consumed and allocates the rows of its outputs, in the
- * order in which the run does it. `left`: bytes of the arena that the batch still uses. *now: bytes
- * of the values in the store. */
+/* Frees the stored rows that batch b was the last to read, and allocates the rows of its outputs,
+ * in the order of the run. `left`: bytes of the arena that the batch still uses. *now: bytes of the
+ * values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -232,8 +233,8 @@ static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
     return n;
 }
 
-/* Counts the reads of table rows that a step looks up. With a GPU, returns the host memory for the
- * rows of a batch. */
+/* Counts the bytes of table rows that the lookups of a step read. With a GPU, returns the host
+ * bytes for the rows of one batch; else 0. */
 static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->in->graph;
@@ -264,7 +265,8 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = sim_way_bytes(s, st); // bytes of the blocks nearest to the end of the arena
+    size_t ways = sim_way_bytes(s, st); // bytes of the blocks for copies, which are at the end of
+                                        // the arena
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
@@ -280,9 +282,10 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // left: bytes of the values that stay
+typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes: peak of a step; values that
+                                                              // remain after it
 
-/* Counts the bytes of a step, including the token ids. */
+/* Computes the bytes of a step, including the token ids of the batch. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
                              const osh_exec_brought *in)
 {
@@ -306,10 +309,10 @@ done:
     return rc;
 }
 
-/* Simulates a pass of the batches whose values are kept in memory: the store lends an input to the
- * batch, or gives it away at the last read, and keeps the outputs. The bytes grow or shrink in
- * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
- * `grow`: bytes of the values that the pass keeps for a second look. */
+/* Simulates a pass of the batches whose values are kept in memory. The batch uses an input without
+ * a copy, takes it over at the last read, and its outputs are kept. The bytes change in proportion
+ * to the finished tokens, so the maximum is at the beginning or at the end of the pass. `grow`:
+ * bytes of the values that the pass keeps for a second look. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -346,8 +349,8 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
-    /* Rows are added and freed batch by batch. During the first batch there is no new row; during
-     * the last batch there are the new rows of all other batches. */
+    /* Each batch adds its new rows and frees its old rows when it ends. So no new row exists during
+     * the first batch, and the rows of all other batches exist during the last one. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
@@ -362,7 +365,7 @@ done:
     return rc;
 }
 
-/* Returns the host memory that is needed to read a step's values in advance. */
+/* Returns the host bytes for reading the inputs of a step from the disk in advance. */
 static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
 {
     const osh_memory *m = &s->p->memory;
@@ -407,8 +410,8 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // the weight in memory is already the solved
-                                                       // weight
+        if (!v->segments && !v->round_bytes) continue; // without segments and rounds, memory has
+                                                       // the solved weight already
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;
@@ -435,7 +438,8 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
     osh_sim *s = user;
     const osh_groups one = {0};
     int64_t bytes;
-    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the last groups are merged before
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the groups of samples are merged before
+                                                        // the factors are computed
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
@@ -504,7 +508,8 @@ static void sim_drop_dead(osh_sim *s, const osh_range *r)
     }
 }
 
-/* Simulates all visits with the phases of p->visits and the tier, and sets their peaks. */
+/* Simulates all visits with the phases of p->schedule->visits and the tier, and sets their peaks.
+ * Sets ever[w] and *places (own) if not NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

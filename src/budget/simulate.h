@@ -4,8 +4,8 @@
 #include "budget/budget.h"
 
 /* Simulates all visits with the phases of the schedule and the tier, and sets their peaks. ever
- * [weights]: set to true for each weight that some visit loads; may be NULL. */
+ * [weights of the graph]: set to true for each weight that some visit loads; may be NULL. */
 osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever);
-/* Simulates once more to set p->memory.places. */
+/* Simulates the final plan once more to set p->memory.places, the planned addresses of blocks. */
 osh_status osh_memory_place(osh_ctx *cx, osh_budget *p);
 #endif

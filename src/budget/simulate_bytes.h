@@ -3,37 +3,37 @@
 #define OSH_SIMULATE_BYTES_H
 #include "budget/sim.h"
 
-/* Updates the peaks. device, host: bytes in addition to those of weights, their copies, statistics
- * and stored values. */
+/* Raises the peaks of the current visit. device, host: bytes besides loaded weights, their copies,
+ * statistics and kept values. values: bytes in the store. */
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
 int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b);
-/* Returns the bytes that value v of batch b needs in the store of values: on the disk, in host
- * memory, or in the GPU's arena. */
+/* Returns the bytes of value v of batch b in the store: on the disk, in host memory, or in the
+ * GPU's arena. */
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
-/* With a GPU: returns the host bytes of the blocks of a value. */
+/* Returns the host bytes of the list of a value's blocks if a GPU keeps values in host memory. */
 int64_t osh_sim_list_rest(const osh_sim *s, int v);
-/* Return the bytes of a value in the batches that are not kept in memory, and in the batches that
- * are kept. */
+/* osh_sim_value_rest returns the bytes of a value in the store, for the batches that are not kept
+ * in memory. osh_sim_value_kept returns the bytes for the kept batches. */
 int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the bytes of the value in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
-/* Returns the bytes of a sum, including those of the data that a solve computes from it. */
+/* Returns the bytes of a sum and of the data that a solve computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
-/* Returns the bytes of osh_stat.part of a sum. 0: the sum has no such block. */
+/* Returns the bytes of the second block of a sum (osh_stat.part); 0 if the sum has none. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
-/* Returns the bytes of the values that are kept until an observer reads them a second time
+/* Returns the bytes of the values that the visit keeps until an observer reads them a second time
  * (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* Returns the bytes of the F16 copy of a batch, which exists while the batch is written to the disk
- * or kept for a second look. */
+/* Returns the bytes of the F16 copy of a batch, which exists while the batch is stored for a second
+ * look; 0 if values are not stored as F16. */
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
 /* Returns the bytes of the buffers of the threads that read values in advance. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
-/* Simulates the second look: observers read the kept values again, sample by sample, before a
- * Linear is solved. Then drops the kept values. */
+/* Simulates the second look: before a Linear is solved, observers read the kept values again,
+ * sample by sample. Marks the values as freed. */
 void osh_sim_look(osh_sim *s);
 #endif

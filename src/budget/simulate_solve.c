@@ -1,5 +1,5 @@
-/* simulate_solve.c - counts the bytes of the solves in a simulated visit: the calls of
- * osh_run_solve, without solving. */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It makes the calls of
+ * osh_run_solve without solving. A call is a set of Linears that are solved together. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -11,7 +11,7 @@
 #include "match/cache.h"
 #include "schedule/calls.h"
 
-/* Returns the bytes of the buffers into which a Linear is packed. */
+/* Returns the bytes of the buffers for the packed tensors of a Linear. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
@@ -22,9 +22,9 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the bytes of the pruner that comes before a quantizer. *kept: bytes of the results of all
- * pruned Linears, which exist until the quantizer has read them. The bytes include a copy of the
- * Hessian, because the quantizer needs the original. */
+/* Returns the bytes that pruning before a quantizer needs. *kept: bytes of the results of all
+ * pruned Linears, which exist until the quantizer has read them. A copy of the Hessian is included,
+ * because the quantizer needs the original. */
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
@@ -41,7 +41,7 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
     return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
 }
 
-/* *device: bytes in the GPU's arena; NULL: everything is in host memory. */
+/* *device: set to the bytes in the GPU's arena; NULL: all bytes are in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -53,11 +53,11 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-typedef struct group { // Linears that are solved in one call
+typedef struct group { // the Linears of one call
     osh_call call;        // own
-    osh_tensor *w;        // own [linears of the range]: shapes without data
-    osh_tensor shift;     // shape without data
-    bool *done;           // own [linears of the range]
+    osh_tensor *w;        // own [linears of the range]: shapes of weights, without data
+    osh_tensor shift;     // shape of the shift, without data
+    bool *done;           // own [linears of the range]: true if the Linear is in an earlier call
 } group;
 
 static bool group_is_done(const void *user, int linear)
@@ -87,11 +87,12 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-/* Does nothing, because results do not stay in memory. */
+/* A result callback that does nothing. If there is a callback, the modifier knows that the caller
+ * takes each result, so results do not collect in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
- * packed result. */
+ * packed result among them. */
 static osh_status group_find(osh_ctx *cx, group *g, int first, const osh_sim *s, bool keep,
                              int64_t *pack)
 {
@@ -112,7 +113,7 @@ done:
     return rc;
 }
 
-/* Marks the Linears of these values as solved, and frees their ranges on the GPU. */
+/* Marks the Linears that read these values as solved, and frees their ranges on the GPU. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -136,7 +137,8 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
-/* Simulates the merge of the last groups: frees osh_stat.part of all sums. */
+/* Simulates the merge of the last groups of samples: frees the second block (osh_stat.part) of all
+ * sums. */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->card && v < r->v1; v++)
@@ -146,7 +148,8 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats -= s->parts, s->parts = 0;
 }
 
-/* Returns the bytes of the statistics that a solve overwrites and a later solve needs. */
+/* Returns the bytes of the Hessian and shift, which a solve overwrites. They are copied if a later
+ * solve needs them. */
 static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 {
     int64_t n = 0;
@@ -156,13 +159,13 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 }
 
 typedef struct solving { // bytes of a call
-    int64_t work, pack, copy; // work: of the whole call; pack: for packing a result; copy: of a
-                              // copy of the Hessian
-    size_t room;              // free bytes of the GPU that the call may use
+    int64_t work, pack, copy; // work: for the whole call; pack: for packing one result; copy: for
+                              // copies of Hessian and shift
+    size_t room;              // bytes of the GPU that the call may use
 } solving;
 
-/* Counts the packing of a job while the factor exists. On the host the result of the job exists at
- * that time, on a GPU the results of the whole call (at most the bytes of the whole solve). */
+/* Counts the packing of a result while the factor of the Hessian exists. On the host one result
+ * exists at that time. On a GPU the results of the whole call exist, at most x->work bytes. */
 static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
                              const solving *x)
 {
@@ -177,8 +180,8 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
 
-/* Returns the first Linear of the range's block; the whole block is solved when this Linear is. -1:
- * there is no block. */
+/* Returns the first Linear of a block that learns as a whole (OSH_STAT_BLOCK); the whole block is
+ * solved at its turn. -1: the range has no such block. */
 static int range_first_of_block(const osh_budget *p, const osh_range *r)
 {
     for (int i = r->l0; i < r->l1; i++)
@@ -186,20 +189,20 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
     return -1;
 }
 
-/* Calls that are solved in parallel, or together on a GPU. Numbers are bytes. */
+/* Calls that are solved in parallel on the host, or together on a GPU. All int64_t are bytes. */
 typedef struct window {
-    int like; // for a GPU: first Linear of the calls that were last counted; -1: none
+    int like; // with a GPU: first Linear of the calls that were counted last; -1: none
     int n;
-    int64_t all, largest;                // bytes of the weights of all calls, and of the largest
-                                         // call
-    int64_t stats;                       // bytes of the statistics when the first call began
-    int64_t results, run, most_run, pack; // results of all calls; `run`: other bytes of all calls;
-                                          // `most_run`: of the largest call; `pack`: buffers to
-                                          // pack one result
+    int64_t all, largest;                // all: weights of all calls; largest: weights of the
+                                         // largest call
+    int64_t stats;                       // statistics at the time of the first call
+    int64_t results, run, most_run, pack; // results: of all calls; run: other memory of all calls;
+                                          // most_run: other memory of the largest call; pack: for
+                                          // packing one result
 } window;
 
-/* Updates the visit's peaks for solving in parallel. device, host: bytes in addition to those of
- * the simulation. */
+/* Raises the peaks of the visit for solving in parallel (apart_device, apart_host). device, host:
+ * bytes besides those that the simulation has counted. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     osh_visit *to = s->to, most = *to;
@@ -235,8 +238,8 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
     return n;
 }
 
-/* Counts the inputs of the range that have as many readers as the input of `lead`, and a reader
- * similar to `lead`. The result is at most OSH_GROUPS_AT_ONCE. */
+/* Returns the number of inputs in the range that have as many readers as the input of `lead` and a
+ * reader similar to `lead`; at most OSH_GROUPS_AT_ONCE. */
 static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *values,
                               const osh_linear *lead)
 {
@@ -246,7 +249,7 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
             continue;
-        /* If several readers of one input are similar to `lead`, only the first is counted. */
+        /* Counts an input only at its first reader that is similar to `lead`. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
             of = osh_next_reader(p->match, of);
@@ -255,8 +258,8 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
     return n;
 }
 
-/* Counts the bytes of the calls that a GPU solves together, once for each set of similar calls,
- * when the first of them is solved. A resumed run may solve other calls together, but not more. */
+/* Counts the bytes of the calls that a GPU solves together. Similar calls are counted once, at the
+ * first of them. A resumed run may solve other calls together, but not more. */
 static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values,
                           const group *g, const solving *x)
 {
@@ -264,7 +267,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     int first = g->call.which[0];
     const osh_linear *lead = &p->match->linears[first];
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    /* With the smallest budget no calls are solved together. */
+    /* The smallest budget (solve_limit 0) assumes that no calls are solved together. */
     if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return;
     if (w->like >= 0 && linears_are_alike(&p->match->linears[w->like], lead)) return;
     int n = window_count_alike(s, r, values, lead);
@@ -273,14 +276,14 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     size_t on_card = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
-    /* A waiting call also keeps the weights of its channels. */
+    /* Each waiting call keeps the weights of its channels. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
 }
 
-/* Adds a call to the window of calls that are solved in parallel, or as a window of its own if its
- * jobs run in parallel. The call was found and is not yet closed. */
+/* Adds a call to the window of calls that are solved in parallel. If the jobs of the call itself
+ * run in parallel, counts the call alone. Called after group_find. */
 static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
 {
     const osh_budget *p = s->p;
@@ -310,7 +313,8 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
     if (!w->n++) w->stats = s->stats;
     w->all += weights, w->results += results, w->run += run;
     max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
-    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // the run does the same
+    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // the run also solves a window
+                                                                    // when it has this many calls
 }
 
 osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
@@ -334,7 +338,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* on_card is set to the part of `room` that the call uses. */
+        /* `on_card` is first the limit `room`, then the part of it that the call uses. */
         size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))

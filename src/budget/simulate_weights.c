@@ -41,13 +41,13 @@ void osh_sim_drop_copies(osh_sim *s)
     }
 }
 
-/* State of the walk that finds the weights which the next visit loads first. */
+/* State of the walk through the next visit, which finds the weights that this visit loads first. */
 typedef struct ahead {
     osh_sim *s;
     bool seen;
 } ahead;
 
-/* Sets want[w] to true for the weights that the step loads and that are not in memory. */
+/* Sets want[w] to true if the step needs weight w and the weight is not in memory. */
 static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st,
                              const bool *values)
 {

@@ -1,11 +1,11 @@
-/* trials.c - the cache of simulations. */
+/* trials.c - a cache of the peaks that simulations have computed. */
 #include "budget/trials.h"
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit of the whole cache; a plan makes about 30 simulations
+enum { MOST_BYTES = 1 << 20 }; // bytes; a plan needs about 30 simulations
 
-/* Members of p->memory, besides the visits, that a simulation reads; and the batches. */
+/* The settings, besides the phases of visits, on which the result of a simulation depends. */
 typedef struct settings {
     osh_tier tier;
     osh_look looks;
@@ -20,7 +20,7 @@ typedef struct trial {
 } trial;
 
 struct osh_trials {
-    trial *all; // own [room]: n entries are used
+    trial *all; // own [room]: the first n entries are used
     size_t n, room;
     int n_visits;
 };

@@ -1,14 +1,14 @@
-/* trials.h - a cache of simulations, used while a plan looks for phases. The same phases with the
- * same settings have the same peaks and are not simulated again. */
+/* trials.h - a cache of simulations for the search for phases. Phases and settings that were
+ * simulated before get their peaks from the cache. */
 #ifndef OSH_TRIALS_H
 #define OSH_TRIALS_H
 #include "budget/budget.h"
 
-/* Sets the peaks of the visits from the cache. *found is false if the current phases were not
- * simulated yet. */
+/* Sets the peaks of all visits from the cache. *found is false if the current phases and settings
+ * are not in the cache. */
 void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier tier);
-/* Stores the peaks of the visits in the cache; creates the cache if *t is NULL. Stores nothing if
- * the cache would become too large. */
+/* Stores the peaks of all visits in the cache. Creates the cache if *t is NULL. Stores nothing if
+ * the cache would exceed its limit. */
 osh_status osh_trials_add(osh_ctx *cx, osh_trials **t, const osh_budget *p, osh_tier tier);
 void osh_trials_free(osh_ctx *cx, osh_trials *t);
 #endif

@@ -1,5 +1,6 @@
-/* decode.c - runs a model on one sample in pieces. Each op must work on every token separately, or
- * keep a state. If one op does neither, every piece runs all tokens from the first on. */
+/* decode.c - runs a model on one sample in pieces. This needs ops that work on every token
+ * separately or keep a state. If one op does neither, every piece runs all tokens from the first
+ * on. */
 #include "eval/decode.h"
 
 #include <string.h>
@@ -10,28 +11,27 @@
 struct osh_decode {
     const osh_forward *f; // view
     bool round;
-    int64_t n, room;    // n: tokens that have run; room: most tokens
-    int32_t *ids;       // own [room]
-    osh_op_past *pasts; // own [nodes], and each state is own; NULL: all tokens run again for each
-                        // piece
-    int64_t long_from;  // number of tokens beyond which the sample must run again from its first
-                        // token (longrope); 0: never
+    int64_t n, room;    // n: tokens that have run; room: largest number of tokens
+    int32_t *ids;       // own [room]: ids of the tokens
+    osh_op_past *pasts; // own [nodes], with own states; NULL: each piece runs all tokens again
+    int64_t long_from;  // longrope: when the sample gets more tokens than this, it runs again from
+                        // its first token; 0: never
     bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph stay in memory;
-                        // the last element is for the head
-    osh_weights *kept;  // own: the weights that stay
+                        // last element: the head
+    osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
     osh_tensor *logits; // own [1, V]
-    int64_t read_bytes; // bytes of weights that the last piece read and dropped
+    int64_t read_bytes; // bytes of weights that the last piece read and then freed
 };
 
-/* ---- states ---- */
+/* ---- states of ops ---- */
 
-typedef struct survey { // totals over the nodes that run
+typedef struct survey { // totals over the nodes that run, for states_visit
     const osh_forward *f;
     int64_t room;
-    int without;       // a node that cannot run in pieces; -1: none
+    int without;       // first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;
-    osh_op_past *to;   // view: gets the states; NULL: the states are only counted
+    osh_op_past *to;   // view: where new states are stored; NULL: states are only counted
 } survey;
 
 static size_t node_state_bytes(const osh_graph *g, const osh_node *n, int64_t room)
@@ -72,14 +72,14 @@ static void states_clear(osh_decode *d)
     }
 }
 
-/* ---- a piece ---- */
+/* ---- runs a piece ---- */
 
 typedef struct piece {
     osh_decode *d;               // view
     osh_batch *b;                // own
     osh_forward_rounding r;
-    const osh_exec_hooks *hooks; // view; NULL: none
-    osh_progress *pr;            // view; NULL: not shown
+    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
+    osh_progress *pr;            // view; NULL: no progress is shown
 } piece;
 
 static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
@@ -89,7 +89,7 @@ static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part
     osh_decode *d = k->d;
     const osh_graph *g = d->f->graph;
     osh_exec_span span = osh_forward_span(d->f, p);
-    osh_weights *passing = NULL, *w = d->kept; // own: passing
+    osh_weights *passing = NULL, *w = d->kept; // own: passing (weights for this piece only)
     int64_t read = osh_io_counted(cx).read_bytes;
     OSH_TRY(osh_check_interrupt(cx));
     if (!d->stays[p->index]) {
@@ -112,7 +112,7 @@ done:
     return rc;
 }
 
-/* Computes the logits after the last token of the piece. */
+/* Computes the logits of the last token of the piece. */
 static osh_status piece_score(osh_ctx *cx, piece *k, float *logits)
 {
     osh_status rc = OSH_OK;
@@ -142,7 +142,7 @@ done:
     return rc;
 }
 
-/* Runs tokens [from, end). */
+/* Runs tokens [from, end) and computes the logits of the last token. */
 static osh_status piece_run(osh_ctx *cx, osh_decode *d, float *logits, int64_t from, int64_t end,
                             osh_progress *pr)
 {
@@ -173,7 +173,8 @@ osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32
         OSH_FAIL(cx, OSH_E_INTERNAL, "%lld tokens, and there is room for %lld", (long long)end,
                  (long long)d->room);
     memcpy(d->ids + d->n, ids, (size_t)n * sizeof *ids);
-    /* longrope: a longer sample has other frequencies from its first token on */
+    /* longrope: a sample of more than long_from tokens has other frequencies, also for its first
+     * tokens */
     if (from && d->n <= d->long_from && end > d->long_from) {
         states_clear(d);
         from = 0;
@@ -191,7 +192,7 @@ int64_t osh_decode_width(const osh_forward *f)
     return f->graph->weights[f->graph->nodes[f->graph->head].w[0]].shape[0];
 }
 
-/* ---- begin and end ---- */
+/* ---- opens and closes ---- */
 
 static osh_status decode_alloc(osh_ctx *cx, osh_decode *d, survey *s, bool pieces)
 {

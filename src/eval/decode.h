@@ -6,24 +6,24 @@
 
 typedef struct osh_decode osh_decode;
 typedef struct osh_decode_want {
-    int64_t n_prompt, room; // n_prompt: tokens of the first piece; room: most tokens of all pieces
-                            // together
-    int64_t host_memory;    // budget in bytes; 0: most of the memory that the machine has available
+    int64_t n_prompt, room; // n_prompt: tokens of the prompt; room: largest number of tokens, with
+                            // the prompt
+    int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
-    bool round;             // true: activations are rounded by the scheme of the checkpoint
-    bool again; // true: each piece runs all tokens from the first on, and no op keeps a state
+    bool round;             // activations are rounded by the scheme of the checkpoint
+    bool again; // each piece runs all tokens from the first on, and no op keeps a state
 } osh_decode_want;
-/* Allocates the states, and decides which weights stay in memory; all other weights are read again
- * for each piece. Sets the memory limit of the context to the budget. Fails with OSH_E_USAGE if the
- * budget is too small; the message has the smallest possible budget. f must outlive *out (own). */
+/* Allocates the states of ops, and decides which weights stay in memory; other weights are read for
+ * each piece. Sets the memory limit of the context. Fails with OSH_E_USAGE if the budget is too
+ * small; the message has the smallest possible budget. f must outlive *out (own). */
 osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                            const osh_decode_want *want);
 void osh_decode_close(osh_ctx *cx, osh_decode *d); // accepts NULL
-int64_t osh_decode_width(const osh_forward *f);    // number of logits of a token
-/* Runs the next n tokens. Sets logits [osh_decode_width] to the logits for the token after the last
- * of the n tokens. `pr` is shown after each subgraph; NULL: no progress is shown. */
+int64_t osh_decode_width(const osh_forward *f);    // Returns the number of logits of a token
+/* Runs the next n tokens. Sets logits [osh_decode_width] to the logits of the last of these tokens.
+ * Shows `pr` after each subgraph; NULL: no progress is shown. */
 osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32_t *ids, int64_t n,
                           osh_progress *pr);
-/* Returns the bytes of weights that the last piece read because they do not stay in memory. */
+/* Returns the bytes of weights that the last piece read, because they do not stay in memory. */
 int64_t osh_decode_read_bytes(const osh_decode *d);
 #endif

@@ -1,28 +1,28 @@
 /* decode_memory.c - predicts the host memory of a generation.
  *
- *   host = base + states + weights that stay + max over subgraphs and head of
- *          (its values and scratch + its weights, unless they stay)
+ *   host = base + states of ops + weights that stay in memory
+ *          + max over subgraphs and head (values and scratch + weights that do not stay)
  *
- * In the order of the subgraphs, the weights of each subgraph stay in memory if the peak then still
- * fits. If no weights can stay, one subgraph at a time is in memory. */
+ * The subgraphs are tried in order: the weights of a subgraph stay in memory if the peak then still
+ * fits. Other weights are read when the subgraph runs, so one subgraph at a time is in memory. */
 #include "eval/decode_memory.h"
 
 #include "base/available.h"
 #include "math/isa.h"
 
-enum { SMALL_BYTES = 2 << 20 }; // an allowance for lists
+enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists
 
-typedef struct need { // a subgraph, or the head
-    int64_t weights, work; // bytes
+typedef struct need { // bytes for a subgraph, or for the head
+    int64_t weights, work; // weights; values and scratch
 } need;
 
 typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
-    need *of;        // own [parts + 1]
-    bool *before;    // own [values]: true if the value is an input of the subgraph
-    int64_t reading; // scratch bytes for reading a weight
-    int64_t base;    // bytes that do not belong to a subgraph
+    need *of;        // own [subgraphs + 1]; last element: the head
+    bool *before;    // own [graph values]: true for inputs of the current subgraph
+    int64_t reading; // bytes of scratch for reading a weight
+    int64_t base;    // bytes outside of the subgraphs
 } sums;
 
 static double least_mib(int64_t peak)
@@ -30,8 +30,7 @@ static double least_mib(int64_t peak)
     return (double)((peak + OSH_ISA_NOISE_BYTES + (1 << 20) - 1) >> 20);
 }
 
-/* Raises *work to the bytes that the subgraph needs for a piece of n tokens after `past` earlier
- * tokens. */
+/* Raises *work to the bytes that the subgraph needs for n tokens after `past` earlier tokens. */
 static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const osh_forward_part *p,
                               int64_t n, int64_t past)
 {
@@ -46,7 +45,7 @@ static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const o
         if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
     osh_forward_weight_bytes(f, p->s, p->run, &width);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
-    if (osh_forward_may_round(f)) // a rounded input is a copy
+    if (osh_forward_may_round(f)) // the copy of a rounded input
         passing += osh_mem_gross((size_t)(n * width) * osh_dtype_bytes(g->dtype));
     if ((int64_t)passing > *work) *work = (int64_t)passing;
     if (before + t->reading > *work) *work = before + t->reading;
@@ -84,7 +83,8 @@ static void head_count(need *to, const sums *t, int n_threads)
                (int64_t)osh_tensor_gross((size_t)in_width * sizeof(float));
 }
 
-/* Returns the peak of the whole generation if the weights of `stays` stay in memory. */
+/* Returns the peak of the whole generation if the weights of the subgraphs with stays[i] stay in
+ * memory. */
 static int64_t sums_peak(const sums *t, const bool *stays)
 {
     int64_t kept = 0, most = 0;
@@ -118,7 +118,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want)
 {
     osh_status rc = OSH_OK;
-    sums t = {.s = s, .want = want}; // own: lists
+    sums t = {.s = s, .want = want}; // own: the lists in t
     int64_t uncounted = osh_isa_uncounted(cx), limit = want->host_memory,
             left = osh_mem_available();
     OSH_TRY(sums_fill(cx, &t, uncounted));
@@ -128,7 +128,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                  "--host-memory %.0fMiB cannot be held: the smallest that would do is "
                  "--host-memory %.0fMiB; fewer new tokens need less",
                  (double)(limit >> 20), least_mib(least));
-    /* Without a budget: seven eighths of the memory that the machine has available. */
+    /* Without a budget, uses seven eighths of the available memory. */
     int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;
     for (int i = 0; i <= s->f->parts->n; i++) {
         stays[i] = true;

@@ -1,4 +1,4 @@
-/* decode_memory.h - decides which weights stay in memory while a model generates. */
+/* decode_memory.h - decides which weights stay in memory during a generation. */
 #ifndef OSH_EVAL_DECODE_MEMORY_H
 #define OSH_EVAL_DECODE_MEMORY_H
 #include "eval/decode.h"
@@ -7,10 +7,12 @@ typedef struct osh_decode_sizes {
     const osh_forward *f;
     int64_t n_first; // tokens of the longest piece
     int64_t states;  // gross bytes of the states and lists that osh_decode_open allocates
-    bool pieces;     // true: all later pieces have one token; false: each piece has all tokens
+    bool pieces;     // true: all pieces after the first have one token; false: each piece has all
+                     // tokens
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
- * element is for the head. Sets the memory limit of the context. */
+ * element is for the head. Sets the memory limit of the context. Fails with OSH_E_USAGE if the
+ * budget is too small. */
 osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want);
 #endif

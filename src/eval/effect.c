@@ -2,12 +2,12 @@
  * the model.
  *
  *   subgraph 0     clean ──┬─────────────► clean ──┬─────────► clean ──► scores
- *   its units              ├─ q k v rounded ──────────────────► ...  ──► KL from the clean scores
+ *   units in subgraph 0    ├─ q k v rounded ──────────────────► ...  ──► KL from the clean scores
  *                          └─ o rounded ──────────────────────► ...
  *   subgraph 1                                     └─ ...
  *
- * The weights of a subgraph are read once for the clean values and all copies, and once more for
- * each of its units. */
+ * "clean" are the values of the unchanged model. The weights of a subgraph are read once for the
+ * clean values and all copies, and once more for each unit in the subgraph. */
 #include "eval/effect.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "modifiers/modifier.h"
 #include "quant/observer.h"
 
-typedef struct stream { // the values of one unit
+typedef struct stream { // batches of a model in which one unit is rounded
     osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: the subgraph of the unit has not run yet
 } stream;
 
@@ -25,10 +25,11 @@ struct osh_effect {
     const int *unit_of; // view
     int n_units;
     osh_forward *f;     // own
-    osh_dataset d;      // own: the first tokens of the first samples
+    osh_dataset d;      // own: first tokens of the first samples
     stream clean;
-    stream *of;         // own [units]
-    bool *run, *keep;   // own [nodes], [values]: of the current subgraph
+    stream *of;         // own [units]: a stream for each unit
+    bool *run, *keep;   // own [nodes], [values]: nodes that run in the current subgraph; values to
+                        // keep after it
 };
 
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
@@ -70,8 +71,8 @@ void osh_effect_close(osh_ctx *cx, osh_effect *e)
     osh_free(cx, e);
 }
 
-/* Makes the batches of a stream and copies the values of `from` into them. With from NULL they have
- * only the tokens. */
+/* Makes the batches of a stream, with copies of the values of `from`. If `from` is NULL, the
+ * batches have only tokens. */
 static osh_status stream_new(osh_ctx *cx, stream *s, const osh_effect *e, const stream *from)
 {
     osh_status rc = OSH_OK;
@@ -104,7 +105,7 @@ done:
     return rc;
 }
 
-/* Rounds w by the scheme of the Linear with OSH_EFFECT_BITS bits. */
+/* Rounds w to OSH_EFFECT_BITS bits, otherwise with the scheme of the Linear. */
 static osh_status effect_round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear *l,
                                       osh_tensor *w)
 {
@@ -131,7 +132,7 @@ static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgr
     return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
 }
 
-/* Loads the missing weights of the nodes that run. */
+/* Loads the weights of the nodes that run, unless w has them. */
 static osh_status effect_load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s,
                                       osh_weights *w)
 {
@@ -143,8 +144,8 @@ done:
     return rc;
 }
 
-/* Begins the stream of a unit: runs the clean values through the rounded weights of the unit. Then
- * restores the weights. */
+/* Makes the stream of a unit. Rounds the weights of the unit, runs the clean values through the
+ * subgraph, and loads the original weights again. */
 static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -188,8 +189,8 @@ done:
     return rc;
 }
 
-/* *sum: the sum over tokens of the KL divergence of the predictions of `s` through `head` from
- * those of the clean values through the model's head. */
+/* Sets *sum to the KL divergence, summed over tokens. It compares the predictions of stream s
+ * through `head` with those of the clean stream through the model's head. */
 static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, const stream *s,
                                const osh_tensor *head)
 {
@@ -209,8 +210,8 @@ done:
     return rc;
 }
 
-/* Scores the unit of the head, if it is that unit: the clean values through a rounded head. The
- * head runs after all subgraphs, so this unit has no stream. */
+/* If the unit contains the head, sets *sum to the KL divergence when only the head is rounded; else
+ * to 0. The head runs after all subgraphs, so its unit has no stream. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;
@@ -268,7 +269,7 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        n += 2 * l->O * l->I / 4; // upper bound of scales and ranges: groups of 8 or more
+        n += 2 * l->O * l->I / 4; // scales and ranges: at most one of each for 4 weights
         most = n > most ? n : most;
     }
     int64_t scores = (int64_t)osh_mem_gross(

@@ -1,6 +1,6 @@
-/* effect.h - measures how the rounding of each unit of modules changes the model's predictions,
- * while all other modules stay as they are. One pass through the model serves all units: each unit
- * has a copy of the values from its own subgraph on. */
+/* effect.h - measures how rounding one unit of modules changes the model's predictions, while all
+ * other modules are unchanged. One pass through the model serves all units: from the unit's
+ * subgraph on, each unit has its own copy of the values. */
 #ifndef OSH_EFFECT_H
 #define OSH_EFFECT_H
 #include "modifiers/survey.h"
@@ -8,14 +8,14 @@
 
 enum { OSH_EFFECT_BITS = OSH_SURVEY_BITS, OSH_EFFECT_SAMPLES = 4, OSH_EFFECT_LENGTH = 256 };
 typedef struct osh_effect osh_effect;
-/* p: the plan of a survey, with its data, Linears and schemes. unit_of [linears]: the unit of each
- * Linear. Both must outlive *out (own). */
+/* p: plan of a survey. unit_of [linears]: index of the unit of each Linear. Both must outlive *out
+ * (own). */
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);
 /* *peak: host bytes (gross, an upper bound) that osh_effect_run allocates. */
 osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e);
-/* effect [n_units]: KL divergence from the model's predictions when the weights of the unit are
- * rounded to OSH_EFFECT_BITS bits, mean over tokens. */
+/* effect [n_units]: mean KL divergence per token between the model's predictions and the
+ * predictions when only this unit is rounded to OSH_EFFECT_BITS bits. */
 osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr);
 #endif

@@ -1,6 +1,6 @@
-/* eval.c - measures perplexity, and KL divergence and top-1 agreement against a reference model.
- * The NLL of a token is scored from the logits of the token before it, rounded to the compute
- * dtype. The first token of a sample is not scored. */
+/* eval.c - measures perplexity. With a reference model, also measures KL divergence and top-1
+ * agreement. The NLL of a token is computed from the logits of the token before it, which are
+ * rounded to the compute dtype. The first token of a sample has no NLL. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +18,13 @@
 
 typedef struct scores {
     double nll, kl;
-    double ref_nll; // NLL of the reference
+    double ref_nll; // sum of the NLL in the reference model
     int64_t n, agree;
-    float *per_token; // own: NLL of the scored tokens, in order
+    float *per_token; // own: NLL of each token, in order
 } scores;
 
-/* Writes an .npy file, version 1.0: magic, header padded to 64 bytes, f32 little endian. */
+/* Writes an .npy file, version 1.0: magic, header padded to a multiple of 64 bytes, n F32 values in
+ * little endian. */
 static osh_status npy_write(osh_ctx *cx, const char *path, const float *v, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -80,6 +81,7 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64
 {
     osh_status rc = OSH_OK;
     osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: nll, kl, same, nll of the reference
+                                                  // model
     int64_t first, n;
     if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
@@ -169,7 +171,7 @@ done:
     return rc;
 }
 
-/* Opens the models and the data. *load: the most host bytes that reading took. */
+/* Opens the models and the data. *load: peak of host bytes while they are read. */
 static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                               const osh_eval_options *o, osh_progress *pr)
 {
@@ -181,7 +183,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
     OSH_TRY(osh_mem_refused(cx, eval_load_data(cx, &m->d, o, m->f), o->host_memory));
     *load = osh_mem_held(cx);
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_eval_memory sets it again
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_eval_memory sets the limit again
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
         OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
@@ -198,7 +200,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // one step for the scores
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // the scores are one more step
 done:
     return rc;
 }

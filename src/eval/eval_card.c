@@ -1,6 +1,6 @@
 /* eval_card.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
- * rows of a batch rest in one block: on the GPU if there is room for all batches, else in host
- * memory. A batch is read whole before it is written back. */
+ * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
+ * memory. All values of a batch are read before new values overwrite them. */
 #include "eval/eval_card.h"
 
 #include <stdio.h>
@@ -12,30 +12,32 @@
 #include "budget/cost.h"
 #include "plan/plan.h"
 
-typedef struct side { // a model
+typedef struct side { // one of the two models
     const osh_forward *f; // view
-    int64_t input;        // arena bytes of a batch's widest input of a Linear; 0: none is rounded
-    int64_t row;          // most bytes of a token that rest between subgraphs
-    char **rest;          // own [batches]: blocks of the arena or of host memory
-    bool *now;            // own [values]: values that rest now
-    bool rounds;          // inputs of Linears are rounded
+    int64_t input;        // bytes of the widest input of a Linear in a batch, in the arena; 0:
+                          // inputs are not rounded
+    int64_t row;          // largest number of bytes of a token that are stored between subgraphs
+    char **rest;          // own [batches]: blocks for stored values; on the GPU: views of the arena
+    bool *now;            // own [graph values]: true for values that are stored at present
+    bool rounds;          // the scheme rounds inputs of Linears
 } side;
 
 struct osh_eval_card {
     const osh_eval_options *o; // view
     const osh_dataset *d;      // view
-    side side[2];              // the model; the reference
+    side side[2];              // [0]: the model; [1]: the reference model
     int n_sides;
     osh_device *device;        // own
-    int64_t *batch_at;         // own [n_batches + 1]
+    int64_t *batch_at;         // own [n_batches + 1]: first sample of each batch
     int64_t n_batches, batch_tokens;
-    int64_t passing;           // most arena bytes of a batch or of its scores
+    int64_t passing;           // largest number of arena bytes that running or scoring a batch
+                               // needs
     bool rest_on_card;
     osh_eval_weights *weights; // own
-    bool ahead;                // the arena has room for the next step's weights
-    bool direct;               // the arena has room for the stage of cuFile
-    char *input;               // view: block of the arena for rounded inputs
-    osh_tensor *stage;         // own: host copy of an input that is rounded
+    bool ahead;                // the arena has room to read the next step's weights in advance
+    bool direct;               // the arena has room for the buffer of cuFile
+    char *input;               // view of the arena: block for a rounded input
+    osh_tensor *stage;         // own: host copy of a rounded input
 };
 
 static double gpu_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
@@ -51,9 +53,10 @@ static int64_t graph_value_bytes(const osh_graph *g, int v)
     return (int64_t)osh_value_bytes(g, v);
 }
 
-/* ---- memory ---- */
+/* ---- predicts memory ---- */
 
-/* Raises *width to the bytes of the widest input of a node that runs and has weights. */
+/* Raises *width to the bytes per token of the widest input among the nodes that run and have
+ * weights. */
 static void side_count_width(const side *s, const osh_subgraph *part, const bool *run,
                              int64_t *width)
 {
@@ -67,16 +70,17 @@ static void side_count_width(const side *s, const osh_subgraph *part, const bool
 
 static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 {
-    const bool *routed = s->rounds ? NULL : p->routed; // inputs are rounded Linear by Linear
+    const bool *routed = s->rounds ? NULL : p->routed; // the hook rounds whole inputs, so experts
+                                                       // run on all tokens
     return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run,
                            p->keep,     {0, 0},      routed};
 }
 
-typedef struct counting { // the count of a side's memory
+typedef struct counting { // state of the walk that counts the memory of a model
     osh_eval_card *c;
     side *s;
     osh_device_peaks *peaks; // own
-    int64_t width; // bytes of the widest input of a node with weights
+    int64_t width; // bytes per token of the widest input of a node with weights
 } counting;
 
 static osh_status side_count_batches(osh_ctx *cx, const counting *k, const osh_forward_part *part)
@@ -104,7 +108,7 @@ static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_par
     side *s = k->s;
     const osh_graph *g = s->f->graph;
     int64_t row = 0;
-    p->keep[g->input_ids] = false; // read from the data
+    p->keep[g->input_ids] = false; // token ids are read from the data
     side_count_width(s, p->s, p->run, &k->width);
     OSH_TRY(side_count_batches(cx, k, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? graph_value_bytes(g, v) : 0;
@@ -175,8 +179,8 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    /* A weight that is read ahead and a rounded input exist at the same time, else one at a
-     * time. */
+    /* With reading in advance, a weight and a rounded input are in host memory at the same time;
+     * otherwise only one of them. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return OSH_CUDA_HOST_BYTES + lists + both + scores +
            (c->rest_on_card ? 0 : rows_rest_bytes(c, false));
@@ -185,7 +189,7 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
 bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
 void osh_eval_card_not_ahead(osh_eval_card *c) { osh_eval_weights_not_ahead(c->weights); }
 
-/* ---- opening ---- */
+/* ---- opens and closes ---- */
 
 static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
 {
@@ -199,9 +203,10 @@ done:
     return rc;
 }
 
-/* *arena: bytes of the arena. Chooses what it holds beyond the least: first the resting rows, since
- * each subgraph reads and writes them and the work waits for the copies; then the next step's
- * weights; then the stage of cuFile. Fails (OSH_E_USAGE) if the least does not fit. */
+/* Chooses what the arena holds in addition to the smallest need, as far as the budget allows: first
+ * the stored values, because the copies from and to host memory would delay the work; then the next
+ * step's weights; then the buffer of cuFile. Sets *arena to the bytes. Fails with OSH_E_USAGE if
+ * the smallest need exceeds the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
@@ -282,7 +287,9 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
                  "output_activations are not made on a GPU by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // for its message
+    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // fails, and names
+                                                                               // the missing part
+                                                                               // of the build
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
@@ -300,7 +307,8 @@ done:
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 {
     if (!c) return;
-    osh_eval_weights_free(cx, c->weights); // before the device: its reader copies to it
+    osh_eval_weights_free(cx, c->weights); // closed before the device, because its thread copies to
+                                           // the device
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
             osh_free(cx, c->side[k].rest[b]);
@@ -308,12 +316,12 @@ void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
         osh_free(cx, c->side[k].now);
     }
     osh_tensor_free(cx, c->stage);
-    osh_device_close(cx, c->device); // frees all blocks of the arena
+    osh_device_close(cx, c->device); // also frees all blocks of the arena
     osh_free(cx, c->batch_at);
     osh_free(cx, c);
 }
 
-/* ---- passes ---- */
+/* ---- runs the model ---- */
 
 typedef struct rounding {
     osh_eval_card *c;
@@ -321,7 +329,8 @@ typedef struct rounding {
     osh_tensor x; // view of c->input
 } rounding;
 
-/* A hook: rounds the input of a Linear with the code of the host. *x becomes a view of c->input. */
+/* A hook that rounds the input of a Linear on the host, so that the rounding is the same as on the
+ * CPU. If the input is rounded, *x becomes a view of c->input. */
 static osh_status side_round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                    const osh_batch *b)
 {
@@ -340,7 +349,8 @@ done:
     return rc;
 }
 
-/* Copies a batch's rows of a value to (out) or from the block where they rest. */
+/* Copies the values t of a batch to their stored block `rest` (out true), or from it (out
+ * false). */
 static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest,
                                   bool out)
 {
@@ -352,8 +362,8 @@ static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tenso
                       osh_tensor_bytes(t));
 }
 
-/* Copies the resting rows of batch b to new tensors on the GPU: values [values]; the caller owns
- * them. */
+/* Copies the stored values of batch b to new tensors on the GPU. values [graph values]: owned by
+ * the caller. */
 static osh_status batch_bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b,
                               osh_tensor **values)
 {
@@ -372,7 +382,7 @@ done:
     return rc;
 }
 
-/* Copies the kept values of batch b to the block where they rest. */
+/* Copies the values for which `keep` is true from batch b to the block where they are stored. */
 static osh_status batch_leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b,
                               osh_tensor **values, const bool *keep)
 {
@@ -388,12 +398,12 @@ done:
     return rc;
 }
 
-typedef struct visit { // the work on a side, subgraph by subgraph
+typedef struct visit { // state of a walk that runs a model subgraph by subgraph
     osh_eval_card *c;         // view
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
-    osh_weights *w;           // own; the data are views of the arena
+    osh_weights *w;           // own; the weights' data are views of the arena
 } visit;
 
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
@@ -471,7 +481,7 @@ done:
     return rc;
 }
 
-/* ---- scores ---- */
+/* ---- computes scores ---- */
 
 int64_t osh_eval_card_batches(const osh_eval_card *c) { return c->n_batches; }
 
@@ -495,7 +505,8 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
         OSH_NEW(cx, values[k], g->n_values);
-        OSH_TRY(batch_bring(cx, c, &c->side[k], b, values[k])); // only hidden rests at the end
+        OSH_TRY(batch_bring(cx, c, &c->side[k], b, values[k])); // after the last subgraph only
+                                                                // `hidden` is stored
         x[k] = values[k][g->hidden], values[k][g->hidden] = NULL;
     }
     for (int i = 0; i < 2 * c->n_sides; i++)
@@ -512,7 +523,8 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
         .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
-    if (c->n_sides > 1) { // out[0] is copied: to[1] can hold the nll of the reference
+    if (c->n_sides > 1) { // out[0] has a copy of to[1], so to[1] is free for the NLL of the
+                          // reference
         osh_vocab_attr own = {{c->side[1].f->graph->logits, c->side[1].f->graph->logits}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));

@@ -1,9 +1,10 @@
-/* eval_card.h - an evaluation on a GPU: the sequential engine of forward.h with one arena.
+/* eval_card.h - runs an evaluation on a GPU, subgraph by subgraph as forward.h does. All GPU memory
+ * is one block (the arena), with this layout:
  *
- *   | workspace | weights (eval_weights.h) | rounded inputs | resting rows |    ◄── batch, scores |
+ *   | workspace | weights (eval_weights.h) | rounded input | stored values |   ◄── batch, scores |
  *
- * The blocks at the front are allocated once, when it is opened, so the predicted bytes are exactly
- * the allocated bytes. The batches are those of a calibration on a GPU (schedule/batches.c): the
+ * osh_eval_card_open allocates the blocks at the front once, so the predicted bytes are exactly the
+ * allocated bytes. Batches are cut as for a calibration on a GPU (schedule/batches.c), so the
  * results depend on the data and the GPU, not on budgets or --batch-size. */
 #ifndef OSH_EVAL_CARD_H
 #define OSH_EVAL_CARD_H
@@ -11,25 +12,26 @@
 #include "match/options.h"
 
 typedef struct osh_eval_card osh_eval_card;
-/* *out (own) is NULL if the evaluation runs on the host; else the GPU is open and the blocks are
- * allocated. Fails with OSH_E_USAGE if --device-memory is too small, and names the smallest that
- * would do. o, f, ref (or NULL) and d must outlive *out. */
+/* *out (own) is NULL if the evaluation runs on the host. Otherwise opens the GPU and allocates all
+ * blocks. Fails with OSH_E_USAGE if --device-memory is too small; the message has the smallest
+ * possible budget. o, f, ref (or NULL) and d must outlive *out. */
 osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
                               const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
-/* Returns the most host bytes of passes and scores. `ahead`: the next weights are read ahead. */
+/* Returns the peak of host bytes during passes and scores. `ahead`: weights are read one step in
+ * advance. */
 int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead);
-bool osh_eval_card_ahead(const osh_eval_card *c); // true if the next weights are read ahead
-/* Turns reading ahead off. Call it before osh_eval_card_run. */
+bool osh_eval_card_ahead(const osh_eval_card *c); // true if weights are read one step in advance
+/* Turns off reading in advance. Must be called before osh_eval_card_run. */
 void osh_eval_card_not_ahead(osh_eval_card *c);
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c); // accepts NULL
-/* Runs both models up to the inputs of their heads, then loads the heads. */
+/* Runs both models up to the inputs of the heads, then loads the heads. */
 osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr);
 int64_t osh_eval_card_batches(const osh_eval_card *c);
-/* Samples [*first, *first + *n) are batch b. */
+/* Sets *first and *n to the samples of batch b, which are [*first, *first + *n). */
 void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int64_t *n);
-/* Scores batch b. targets [tokens of the batch]; out [4][tokens of the batch], the caller's
- * tensors: nll, and with a reference kl, same and the nll of the reference. All are in host
- * memory. */
+/* Scores batch b. targets [tokens of the batch]: next tokens. out [4][tokens of the batch]:
+ * allocated by the caller; gets the NLL, and with a reference model also KL divergence, top-1
+ * agreement and NLL of the reference. All tensors are in host memory. */
 osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets,
                                osh_tensor *const out[4]);
 #endif

@@ -1,37 +1,37 @@
 /* eval_memory.c - predicts the host memory of an evaluation.
  *
- *   host = base + max(passes of the reference,
- *                     left by the reference + passes of the model,
- *                     left by both + scores)
+ *   host = base + max(passes of the reference model,
+ *                     values left by the reference + passes of the model,
+ *                     values left by both models + scores)
  *
- * The values of all windows rest in memory, so the peak grows with the number of windows;
- * --max-windows lowers it. */
+ * The values of all windows are in memory at the same time, so the peak grows with the number of
+ * windows. --max-windows lowers the peak. */
 #include "eval/eval_memory.h"
 
 #include <stdio.h>
 
 #include "math/isa.h"
 
-/* SMALL_BYTES: lists. READER_BYTES: stack and heap of the thread that reads ahead. */
+/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that reads weights in
+ * advance. */
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
-/* For an output that is not made yet. AFTER_BYTES: bytes that a run leaves in the process.
- * TENSOR_BYTES: for each tensor of the source, lists of the tensors that replace it in the
- * output. */
+/* Bytes for an evaluation that follows a run. AFTER_BYTES: memory that the run leaves allocated in
+ * the process. TENSOR_BYTES: for each tensor of the source, lists of the output tensors that
+ * replace it. */
 enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
 static double memory_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
-/* Returns the budget in MiB that is large enough for the peak. */
+/* Returns the smallest budget in MiB for the peak. */
 static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_BYTES); }
 
 typedef struct job {
     const osh_eval_options *o;
     const osh_eval_models *m;
-    int64_t card;            // host bytes of passes and scores that run on a GPU; -1: passes and
-                             // scores run on the host
-    int64_t load;            // peak of host bytes while models and data were read
+    int64_t card;            // host bytes of passes and scores on a GPU; -1: they run on the host
+    int64_t load;            // peak of host bytes while models and data are read
     int64_t base, uncounted; // base: host bytes before the first pass; uncounted: bytes that
-                             // osh_mem_used omits
+                             // osh_mem_used does not count
 } job;
 
 static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_threads)
@@ -46,7 +46,7 @@ static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_th
     }
     int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
     const osh_op *op = osh_op_find(j->m->ref ? "kl" : "nll");
-    /* The scratch is allocated in pieces: twice its size is enough. */
+    /* The scratch is allocated in several blocks, so twice its size is an upper bound. */
     return each +
            2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads));
 }
@@ -68,7 +68,7 @@ done:
     return rc;
 }
 
-/* *n: the most windows that fit; 0 if none fits. */
+/* *n: largest number of windows that fit; 0: none fits. */
 static osh_status job_most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
 {
     osh_status rc = OSH_OK;
@@ -124,9 +124,9 @@ static job job_make(osh_ctx *cx, const osh_eval_options *o, const osh_eval_model
     return j;
 }
 
-/* Returns the host bytes that the output needs beyond the source. The output has codes instead of
- * some weights: the F32 of a weight is decoded next to its codes, and inputs of Linears are rounded
- * in a copy. */
+/* Returns the host bytes that evaluating the output needs in addition to evaluating the source. The
+ * output has codes, which are decoded to F32 next to the codes, and rounding an input of a Linear
+ * needs a copy. */
 static int64_t output_bytes(const osh_eval_models *m, int64_t size)
 {
     const osh_graph *g = m->f->graph;

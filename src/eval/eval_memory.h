@@ -1,22 +1,23 @@
-/* eval_memory.h - predicts the memory of an evaluation and sets its limit. */
+/* eval_memory.h - predicts the memory of an evaluation, and limits the context to the budget. */
 #ifndef OSH_EVAL_MEMORY_H
 #define OSH_EVAL_MEMORY_H
 #include "eval/eval_card.h"
 
-typedef struct osh_eval_models { // the models and the data of an evaluation
-    osh_forward *f, *ref; // own; ref: the reference, NULL: none
-    osh_eval_card *card;  // own: runs passes and scores on a GPU; NULL: they run on the host
+typedef struct osh_eval_models { // models and data of an evaluation
+    osh_forward *f, *ref; // own; f: the model; ref: the reference model, NULL: none
+    osh_eval_card *card;  // own: GPU that runs passes and scores; NULL: the host runs them
     osh_dataset d;        // own
 } osh_eval_models;
 
-/* Limits the context to --host-memory, if it is given. Fails with OSH_E_USAGE if it is too small,
- * and names the smallest that would do and the options that lower the need. Turns reading ahead off
- * if the budget has no room for it. `load`: the most host bytes that reading took. */
+/* Limits the context to --host-memory if it is given. Fails with OSH_E_USAGE if the budget is too
+ * small; the message has the smallest possible budget and options that need less. If the budget has
+ * no room for reading weights in advance, turns this off. `load`: peak of host bytes while models
+ * and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);
-/* *host: the smallest --host-memory for the evaluation of the output that a run will make of m->f,
- * with the reference m->ref. It counts the most that any scheme needs to decode weights and to
- * round inputs. */
+/* *host: smallest --host-memory for evaluating the output that a run will make from the model m->f,
+ * with reference model m->ref. Assumes the scheme that needs the most memory to decode weights and
+ * to round inputs. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
 #endif

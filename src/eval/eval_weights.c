@@ -1,6 +1,7 @@
-/* eval_weights.c - brings the weights of an evaluation to the GPU, step by step. A thread reads one
- * step ahead. It is started when the step before begins: by then all work on the step whose room it
- * takes has been enqueued, and its copies run after that work. */
+/* eval_weights.c - brings the weights of an evaluation to the GPU, step by step. A thread reads the
+ * weights of the next step while the GPU works on the current one. The thread starts when the
+ * current step begins: the new weights overwrite those of the step before, and all work of that
+ * step is in the GPU's queue by then. The copies run after the queued work. */
 #include "eval/eval_weights.h"
 
 #include <stdatomic.h>
@@ -11,29 +12,32 @@
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 
-typedef struct placed { // a weight with an address in the block
+typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view of the block
-    bool by_card;         // read by cuFile, and not yet checked for values that are not finite
+    bool by_card;         // cuFile has read the weight, and it is not checked for NaN and
+                          // infinities yet
 } placed;
 
 typedef struct step {
-    int first, n; // weights placed[first, first + n)
+    int first, n; // weights [first, first + n) of osh_eval_weights.placed
     int64_t bytes;
 } step;
 
 struct osh_eval_weights {
     placed *placed; // own
     step *steps;    // own
-    int n_placed, n_steps, at; // at: the next step
-    int64_t largest, pair;     // most bytes of a step, of two successive steps
+    int n_placed, n_steps, at; // at: index of the next step
+    int64_t largest, pair;     // largest: bytes of the largest step; pair: largest sum of bytes of
+                               // two successive steps
     osh_device *device; // view
     char *block;        // view
-    bool ahead, direct; // direct: cuFile reads files to the GPU
-    const osh_st *shard; // view: the shard of `file`; NULL: no file is open
+    bool ahead, direct; // ahead: a thread reads one step in advance; direct: cuFile reads files to
+                        // the GPU
+    const osh_st *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
-    osh_cuda_file *card_file; // own: reads `file`
+    osh_cuda_file *card_file; // own: `file`, opened for cuFile
     osh_ctx *cx;        // own: context of the thread
     pthread_t thread;
     bool running;
@@ -57,7 +61,7 @@ static int64_t placed_gross_bytes(const placed *p)
     return (int64_t)osh_arena_gross((size_t)placed_stored_bytes(p));
 }
 
-/* ---- steps ---- */
+/* ---- lists the steps ---- */
 
 static void step_add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
 {
@@ -78,7 +82,7 @@ static void step_end(osh_eval_weights *e)
     e->steps[++e->n_steps].first = e->n_placed;
 }
 
-typedef struct model { // a model whose weights are added
+typedef struct model { // state of a walk that adds the weights of a model
     osh_eval_weights *e;
     const osh_forward *f;
 } model;
@@ -102,7 +106,7 @@ static osh_status steps_add_model(osh_ctx *cx, osh_eval_weights *e, const osh_fo
     return osh_forward_walk(cx, f, step_add_part, &(model){e, f});
 }
 
-/* Returns an upper bound of the weights of a model: those of all nodes, and the head's. */
+/* Returns an upper bound for the number of weights of a model, with the head. */
 static int forward_n_weights(const osh_forward *f)
 {
     int n = 1;
@@ -170,7 +174,7 @@ void osh_eval_weights_direct(osh_eval_weights *e) { e->direct = true; }
 void osh_eval_weights_not_ahead(osh_eval_weights *e) { e->ahead = false; }
 bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
-/* ---- reading ---- */
+/* ---- reads weights ---- */
 
 static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 {
@@ -179,8 +183,8 @@ static void shard_close(osh_ctx *cx, osh_eval_weights *e)
     e->shard = NULL;
 }
 
-/* Opens the file of a shard, if it is not open. One file is open at a time: nearly all successive
- * weights are in the same file. */
+/* Opens the file of a shard if it is not open. One file is open at a time, because successive
+ * weights are mostly in the same file. */
 static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_st *shard)
 {
     osh_status rc = OSH_OK;
@@ -220,8 +224,8 @@ done:
     return rc;
 }
 
-/* Checks that all weights of the step that cuFile has read are finite. If not, the host loads the
- * first bad weight: that fails with the position of the value. */
+/* Checks that the weights of the step which cuFile has read are finite. Otherwise loads the first
+ * bad weight on the host, which fails and names the position of the value. */
 static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
@@ -289,7 +293,8 @@ done:
     return rc;
 }
 
-/* Waits for the weights of the current step, or reads them if they are not read ahead. */
+/* Waits for the thread that reads the weights of the current step. If no thread runs, reads the
+ * weights. */
 static osh_status step_arrive(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;

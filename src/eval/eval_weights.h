@@ -1,7 +1,7 @@
 /* eval_weights.h - the weights of an evaluation on a GPU, step by step: the subgraphs of the
- * reference, the subgraphs of the model, the heads of both. The weights of a step are in one block
- * of the arena. If the block has room for two steps, the next step is read and copied during the
- * work on this one.
+ * reference model, the subgraphs of the model, the heads of both. The weights are in one block of
+ * the GPU's memory. If the block has room for two steps, the weights of the next step are read and
+ * copied while the GPU works on the current step.
  *
  *   | step 2 ──►      free      ◄── step 3 |    even steps from the front, odd steps from the end
  */
@@ -10,26 +10,30 @@
 #include "eval/forward.h"
 
 typedef struct osh_eval_weights osh_eval_weights;
-/* f and ref (or NULL) must outlive it. */
+/* f, ref (or NULL) must outlive *out (own). */
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
                                 const osh_forward *ref);
-void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e); // waits for the reader; accepts NULL
-/* Returns the bytes of the block: those of the largest step, or with `ahead` those of the two
- * successive steps that are largest together. */
+void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e); // waits for the thread that reads;
+                                                              // accepts NULL
+/* Returns the bytes of the block for the weights: those of the largest step. With `ahead`: the
+ * largest sum of two successive steps. */
 int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
-/* Returns the host bytes that reading a weight needs at most. The lists are not counted. */
+/* Returns the largest number of host bytes for reading a weight, without the lists. */
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e);
-/* Gives each weight its address in `block`: osh_eval_weights_bytes(e, ahead) bytes of `d`, the
- * caller's. */
+/* Gives each weight an address in `block`, which has osh_eval_weights_bytes(e, ahead) bytes of
+ * device d and belongs to the caller. */
 void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, bool ahead);
-/* Lets cuFile read files to the GPU, which has its stage. Call it before the first step. */
+/* Lets cuFile read files directly to the GPU, whose cuFile buffer must be open. Must be called
+ * before the first step. */
 void osh_eval_weights_direct(osh_eval_weights *e);
-void osh_eval_weights_not_ahead(osh_eval_weights *e); // before the first step
+void osh_eval_weights_not_ahead(osh_eval_weights *e); // turns off reading in advance; must be
+                                                      // called before the first step
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
-/* Begins the next step. All work that is enqueued after the call finds the weights of the step on
- * the GPU; the weights of the step before are gone. The weights of a subgraph are put into w as
- * views of the block; w is NULL for the step of the heads. */
+/* Begins the next step, and overwrites the weights of the step before. Work that is put into the
+ * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of
+ * the block. w is NULL for the last step, the heads. */
 osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *w);
-/* Returns the head of the model or of the reference (view). Call it after the last step. */
+/* Returns the weight of the model's head or of the reference's head (view). Called after the last
+ * step. */
 const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, bool of_ref);
 #endif

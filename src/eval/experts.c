@@ -1,6 +1,7 @@
-/* experts.c - measures the experts of each layer and chooses those to keep. A subgraph with experts
- * runs twice for each sample: first unchanged, to be measured, then with router logits of minus
- * infinity for the dropped experts, which equals a router without them. */
+/* experts.c - measures the experts of each layer, and chooses the experts to keep. A subgraph with
+ * experts runs twice for each sample. The first pass measures the unchanged experts. In the second
+ * pass the router logits of dropped experts are minus infinity, which is the same as a router
+ * without them. */
 #include "eval/experts.h"
 
 #include <math.h>
@@ -12,13 +13,15 @@
 struct osh_reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    int *layer_of;  // own [values]: layer of an expert's output or of a router's logits; -1: none
-    int *expert_of; // own [values]: expert that makes the value; -1: none
-    int layer;             // the layer that is measured
-    osh_stat *sum, *count; // own [experts]: sum of g |f(x)| of each expert; number of its tokens
-    bool *gone;     // own [layers, experts]: the expert is dropped
-    bool *run, *keep, *stay; // own: [nodes], [values], [values]
-    float *row;     // own [hidden]: output of an expert for one token
+    int *layer_of;  // own [graph values]: layer whose router logits or expert output the value is;
+                    // -1: none
+    int *expert_of; // own [graph values]: expert whose output the value is; -1: none
+    int layer;             // index of the layer that is measured
+    osh_stat *sum, *count; // own [experts]: sum: of g |f(x)| over the tokens of the expert; count:
+                           // number of these tokens
+    bool *gone;     // own [layers, experts]: true if the expert is dropped
+    bool *run, *keep, *stay; // own: [nodes], [graph values], [graph values]
+    float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
 };
 
@@ -70,9 +73,9 @@ void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
     osh_free(cx, r);
 }
 
-/* For each token that the router sends to this expert: adds the router's weight times |y| to the
- * expert's sum, and 1 to its count. y [T, D]: output of the expert for all tokens. route [T, E]:
- * the weights of the router; 0: not routed to the expert. */
+/* For each token that the router sends to the expert, adds g |y| to the expert's sum, and 1 to its
+ * count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not sent
+ * to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, osh_reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {
@@ -122,7 +125,8 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
     return measured ? reaping_add_tokens(cx, r, value, x, b) : OSH_OK;
 }
 
-/* Drops the experts with the smallest means; of equal means the expert with the lowest number. */
+/* Drops the experts with the smallest means. If means are equal, drops the expert with the lowest
+ * number. */
 static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;
@@ -160,7 +164,7 @@ done:
     return rc;
 }
 
-/* Measures the experts of a layer of the subgraph and chooses those to keep. */
+/* Measures the experts of one layer of the subgraph, and chooses the experts to keep. */
 static osh_status reaping_measure(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s,
                                   const osh_weights *w, int layer)
 {

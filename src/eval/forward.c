@@ -1,5 +1,5 @@
-/* forward.c - runs a whole model over a dataset, subgraph by subgraph. The input and the output of
- * each quantized Linear are rounded as its scheme says. */
+/* forward.c - runs a whole model over a dataset, subgraph by subgraph. Inputs and outputs of
+ * quantized Linears are rounded if their scheme asks for it. */
 #include "eval/forward.h"
 #include "graph/routed.h"
 
@@ -53,9 +53,9 @@ static osh_status linear_round_input(osh_ctx *cx, void *user, int node, const os
     return rc;
 }
 
-/* Finds the Linear that reads the output of an attention, unchanged or rotated. *name: the name of
- * that Linear (view). Returns the length of the name of the module around it; 0 if no Linear reads
- * the output. */
+/* Finds the Linear that reads the output of an attention. *name: name of the Linear (view). Returns
+ * the length of the part of *name that names the module around the Linear; 0: no Linear reads the
+ * output. */
 static size_t attention_module(const osh_graph *g, int attention, const char **name)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -67,8 +67,8 @@ static size_t attention_module(const osh_graph *g, int attention, const char **n
     return 0;
 }
 
-/* Loads k_scale, v_scale and, if the model has it, q_scale of each attention, and the zero points.
- * They are stored at the values that the attention reads. */
+/* Loads k_scale, v_scale, their zero points, and if present q_scale, of each attention. Stores them
+ * in f->cache and f->cache_zero under the value that the attention reads. */
 static osh_status cache_load(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
@@ -84,7 +84,7 @@ static osh_status cache_load(osh_ctx *cx, osh_forward *f)
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
         for (int k = 0; k < 3 * (2 - a->symmetric); k++) {
-            int from = k % 3; // in: queries, keys, values
+            int from = k % 3; // inputs 0, 1, 2 of an attention: queries, keys, values
             osh_tensor **to = (k < 3 ? f->cache : f->cache_zero) + n->in[from];
             if ((!from && !osh_source_queries(f->source)) || *to) continue;
             osh_free(cx, leaf);
@@ -114,8 +114,8 @@ static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a
     return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
 }
 
-/* A hook: rounds the outputs of Linears. It also rounds keys and values as an 8-bit cache does, and
- * queries as a quantized attention does. */
+/* A hook that rounds outputs of Linears, and keys, values and queries that kv_cache_scheme or a
+ * group for attention quantizes. */
 static osh_status value_round(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
@@ -180,9 +180,9 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
     osh_exec_needed(run, g, s->first, s->n_nodes, keep);
 }
 
-/* routed [n_nodes]: nodes of experts that run on the rows of their tokens alone. No node is chosen
- * if values stay in the batches, since they need all tokens, or if the output of a routed Linear is
- * rounded, since that takes all tokens. */
+/* Sets routed [n_nodes] to true for nodes of experts that run only on the rows of their tokens.
+ * Chooses no node if f->stay is set, because kept values need all tokens, or if the output of such
+ * a Linear is rounded, because the rounding reads all tokens. */
 static void forward_choose_routed(const osh_forward *f, const osh_subgraph *s, const bool *run,
                                   bool *routed)
 {
@@ -200,7 +200,7 @@ static void forward_choose_routed(const osh_forward *f, const osh_subgraph *s, c
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_forward_part p = {0}; // own: its lists
+    osh_forward_part p = {0}; // own: the lists in p
     OSH_NEW(cx, p.run, f->graph->n_nodes);
     OSH_NEW(cx, p.keep, f->graph->n_values);
     OSH_NEW(cx, p.routed, f->graph->n_nodes);
@@ -223,7 +223,7 @@ osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p)
                            p->keep,  {0, 0},      p->routed};
 }
 
-typedef struct priced { // the work of a pass
+typedef struct priced { // state of a walk that adds up the work of a pass
     const osh_forward *f;
     const osh_dataset *d;
     double sum;
@@ -247,11 +247,11 @@ osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, cons
     return rc;
 }
 
-typedef struct running { // a pass that runs
+typedef struct running { // state of a walk that runs the model
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     osh_forward_rounding aq;
-    const osh_exec_hooks *hooks; // view; NULL: none
+    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
     osh_progress *pr;            // view
 } running;
 
@@ -361,14 +361,16 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
     return sum;
 }
 
-typedef struct counting { // the memory of forward_run_part, counted part by part
+typedef struct counting { // state of a walk that counts the memory of forward_run_part
     const osh_forward *f;
     const osh_dataset *d;
-    int64_t n, size;      // samples of d that run, samples of a batch
-    int64_t most, width;  // so far: most tokens of a batch, widest input of a node with weights
-    /* Bytes: of the batches without values; to read a weight; of the values that enter the part. */
+    int64_t n, size;      // n: samples of d that run; size: samples of a batch
+    int64_t most, width;  // so far: most: tokens of the largest batch; width: widest input of a
+                          // node with weights
+    /* Bytes. base: batches without values. reading: scratch for reading a weight. before: inputs of
+     * the current subgraph. */
     int64_t base, reading, before;
-    bool *in;             // own [values]: values that enter the part
+    bool *in;             // own [graph values]: true for inputs of the current subgraph
     osh_forward_memory *m;
 } counting;
 
@@ -391,7 +393,7 @@ static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_
     osh_exec_span span = osh_forward_span(c->f, p);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
     now += (int64_t)passing;
-    if (osh_source_n_quantized(c->f->source)) // inputs are rounded in a copy
+    if (osh_source_n_quantized(c->f->source)) // the copy of a rounded input
         now += (int64_t)osh_mem_gross((size_t)(c->most * c->width) * osh_dtype_bytes(g->dtype));
     if (now < c->before + c->reading) now = c->before + c->reading;
     if (c->base + weights + now > c->m->peak) c->m->peak = c->base + weights + now;

@@ -1,5 +1,5 @@
-/* forward.h - runs a whole model over a dataset, with the weights of one subgraph in memory at a
- * time. The pass ends with the values that the head reads. */
+/* forward.h - runs a whole model over a dataset. The weights of one subgraph are in memory at a
+ * time. The pass ends with the inputs of the head. */
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
 #include "graph/exec.h"
@@ -10,73 +10,80 @@
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
-    osh_online online;   // own: rotations that act while the model runs
+    osh_online online;   // own: rotations of transform_config that act while the model runs
     osh_partition *parts; // own
-    osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
+    osh_batch **batches; // own; after osh_forward_run, each has the value graph->hidden
     int64_t n_batches;
-    osh_tensor *head;    // own: weight of lm_head
-    bool *stay;          // own [values]: kept in the batches after the last reader; NULL: none
-    /* own [values]: scales of queries, keys and values that a kv_cache_scheme rounds; NULL: none */
+    osh_tensor *head;    // own: weight of the head
+    bool *stay;          // own [graph values]: true for values that batches keep after the last
+                         // reader; NULL: none
+    /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
-    osh_tensor **cache_zero; // own [values]: their zero points; NULL: none
+    osh_tensor **cache_zero; // own [graph values]: zero points of `cache`; NULL: none
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *models_dir);
-/* Rounds the input x of a Linear's node as its scheme says. x may be on a device. *rounded is false
- * if the scheme does not round inputs; else *copy (own, host memory) is the rounded x, and the old
- * *copy is freed. */
+/* Rounds the input x of a Linear by the scheme of the Linear. x may be on a device. If the scheme
+ * rounds inputs, sets *rounded to true and *copy (own, host memory) to the rounded x, after freeing
+ * the old *copy. Otherwise sets *rounded to false. */
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x);
-/* The activations that the model's scheme rounds: the user of osh_forward_hooks. */
+/* State of osh_forward_hooks, which round the activations. */
 typedef struct osh_forward_rounding {
     const osh_forward *f;
-    osh_tensor *copy; // own: the last rounded input
-    int first;        // first node of the subgraph that runs; earlier outputs are already rounded
+    osh_tensor *copy; // own: last rounded input
+    int first;        // first node of the subgraph that runs; outputs of earlier nodes are rounded
+                      // already
 } osh_forward_rounding;
-/* Returns the hooks that round inputs and outputs of Linears, keys and values; r must outlive
- * them. */
+/* Returns the hooks that round inputs and outputs of Linears, and keys, values and queries. r must
+ * outlive the hooks. */
 osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
-/* True if the model was quantized, so that a run may need the hooks. */
+/* True if the model is quantized, so that activations may have to be rounded. */
 bool osh_forward_may_round(const osh_forward *f);
-bool osh_forward_rounds_inputs(const osh_forward *f); // true if the input of any Linear is rounded
-/* Runs the model over all samples of d and loads the head. pr->work_done grows by the work that
- * osh_forward_work returns. */
+bool osh_forward_rounds_inputs(const osh_forward *f); // true if some scheme rounds the input of a
+                                                      // Linear
+/* Runs the model over all samples of d, then loads the head. Adds the work that osh_forward_work
+ * returns to pr->work_done. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
-/* *out (own), I32 [tokens]: for each token of samples [first, first + n) of d the next token; -1
- * for the last token of a sample. */
+/* *out (own), I32 [tokens of samples first to first + n - 1 of d]: next token of each token; -1 for
+ * the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
-/* run [n_nodes of the subgraph]: nodes of subgraph `index` that run. keep [values]: values that
- * live after it. */
+/* run [n_nodes of the subgraph]: set to true for nodes of subgraph `index` that run. keep [graph
+ * values]: set to true for values that are needed after the subgraph. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-typedef struct osh_forward_part { // a subgraph of the pass, as osh_forward_choose fills it
+typedef struct osh_forward_part { // a subgraph of the pass
     int index;
     const osh_subgraph *s;
-    bool *run, *keep; // views
-    bool *routed; // view [s->n_nodes]: nodes that run on their expert's rows alone (graph/routed.h)
+    bool *run, *keep; // views: lists of osh_forward_choose
+    bool *routed; // view [s->n_nodes]: true for nodes that run only on the rows of their expert
+                  // (graph/routed.h)
 } osh_forward_part;
 osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p);
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
-/* Calls `visit` for all subgraphs in order: to run them, or to count their memory or work. */
+/* Calls `visit` for all subgraphs in order. The callbacks run the subgraphs, or count memory or
+ * work. */
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,
                             void *user);
-/* *work: the work of osh_forward_run (units: budget/cost.h); with_head adds that of the scores. */
+/* *work: work of osh_forward_run, in the units of budget/cost.h. with_head: includes the scores of
+ * the head. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);
 typedef struct osh_forward_memory {
-    int64_t peak, left; // gross bytes, upper bounds: during the run; held until osh_forward_close
+    int64_t peak, left; // gross bytes, upper bounds: peak during the run; bytes kept until
+                        // osh_forward_close
 } osh_forward_memory;
-/* Predicts the host memory of osh_forward_run over the first n samples of d. */
+/* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
-/* Returns the bytes of value v in all batches of `size` samples; v -1: the bytes of the batches
- * without values. *most is raised to the tokens of the largest batch. */
+/* Returns the bytes of value v in all batches of `size` samples, for the first n samples. v -1:
+ * bytes of the batches without values. Raises *most to the tokens of the largest batch. */
 int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size,
                                  int v, int64_t *most);
-/* Returns the bytes of the weights of the nodes that run. *width is raised to the width of the
- * widest input of a node with weights. */
+/* Returns the bytes of the weights of the nodes that run. Raises *width to the width of the widest
+ * input of a node with weights. */
 int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,
                                  int64_t *width);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);

@@ -1,5 +1,5 @@
-/* generate.c - continues a prompt token by token: reads the prompt, runs the model, chooses tokens
- * and hands their text to the sink. */
+/* generate.c - continues a prompt token by token: reads the prompt, runs the model, chooses tokens,
+ * and passes their text to the sink. */
 #include "eval/generate.h"
 
 #include <stdio.h>
@@ -24,15 +24,16 @@ static const char *const stop_names[] = {"max_new_tokens", "eos_token", "max_pos
 typedef struct generation {
     const osh_generate_options *o; // view
     const char *model;             // view
-    osh_tokenizer *tok; // own; NULL: there is no tokenizer.json, or the tokenizer is already closed
-    osh_detokenizer *words; // own; NULL: there is no tokenizer.json
+    osh_tokenizer *tok; // own; NULL: the model has no tokenizer.json, or the tokenizer is closed
+                        // already
+    osh_detokenizer *words; // own; NULL: the model has no tokenizer.json
     osh_forward *f;         // own
     osh_decode *decode;     // own
     osh_ids prompt, made;   // own
-    osh_ids eos;            // own: tokens that end the text
-    osh_buf text;           // own: the whole new text
-    int32_t *order;         // own [V]
-    float *logits;          // own [V]
+    osh_ids eos;            // own: ids of tokens that end the text
+    osh_buf text;           // own: all new text
+    int32_t *order;         // own [V]: scratch for choosing a token
+    float *logits;          // own [V]: logits of the last token
     stop_reason stop;
 } generation;
 
@@ -43,9 +44,9 @@ static osh_status ids_add(osh_ctx *cx, osh_ids *ids, int32_t id)
     return rc;
 }
 
-/* ---- the prompt ---- */
+/* ---- reads the prompt ---- */
 
-/* Reads --input-ids. */
+/* Reads the token ids of --input-ids. */
 static osh_status prompt_parse_ids(osh_ctx *cx, osh_ids *ids, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -63,7 +64,7 @@ done:
     return rc;
 }
 
-/* Renders the chat template with the prompt as the message of a user. */
+/* Applies the chat template to the prompt as a message of the user. */
 static osh_status prompt_ask(osh_ctx *cx, osh_buf *out, const generation *g,
                              const osh_generate_prompt *prompt)
 {
@@ -118,9 +119,9 @@ done:
     return rc;
 }
 
-/* ---- tokens that end the text ---- */
+/* ---- finds tokens that end the text ---- */
 
-/* Adds eos_token_id of a config: a number or a list of numbers. */
+/* Adds eos_token_id of a config, which is a number or a list of numbers. */
 static osh_status eos_add(osh_ctx *cx, osh_ids *eos, const cJSON *config, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -150,8 +151,8 @@ done:
     return rc;
 }
 
-/* Finds the tokens that end the text: in generation_config.json, or else in config.json, or else in
- * the tokenizer. */
+/* Finds the tokens that end the text, in generation_config.json. If it names none, uses
+ * config.json, then the tokenizer. */
 static osh_status eos_find(osh_ctx *cx, generation *g)
 {
     osh_status rc = OSH_OK;
@@ -181,9 +182,9 @@ static bool eos_has(const generation *g, int32_t id)
     return false;
 }
 
-/* ---- tokens ---- */
+/* ---- makes text of tokens ---- */
 
-/* Appends the text of a token; if id is < 0, the rest of the text. */
+/* Appends the text of a token. id < 0: appends the rest of the text. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -232,7 +233,7 @@ done:
     return rc;
 }
 
-/* ---- the job ---- */
+/* ---- runs the job ---- */
 
 static osh_status json_put_ids(osh_ctx *cx, osh_buf *b, const char *key, const osh_ids *ids)
 {
@@ -263,7 +264,7 @@ done:
     return rc;
 }
 
-/* Opens the model and reads the prompt. *load: peak of host bytes while it did so. */
+/* Opens the model and reads the prompt. *load: peak of host bytes while they are read. */
 static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt,
                                   int64_t *load)
 {
@@ -286,8 +287,8 @@ done:
     return rc;
 }
 
-/* Sets *most to the number of new tokens: --max-new-tokens, or fewer if the model has no more
- * positions. The last new token needs no position, because it is not run. */
+/* Sets *most to the number of new tokens: --max-new-tokens, or fewer if the model has too few
+ * positions. The last new token is not run, so it needs no position. */
 static osh_status generation_limit(osh_ctx *cx, generation *g, int64_t *most)
 {
     osh_status rc = OSH_OK;
@@ -332,7 +333,7 @@ osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_promp
     OSH_TRY(options_check(cx, o));
     OSH_TRY(osh_mem_refused(cx, generation_open(cx, &g, prompt, &load), o->host_memory));
     OSH_TRY(generation_limit(cx, &g, &most));
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_decode_open sets it again
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_decode_open sets the limit again
     OSH_NEW(cx, g.logits, osh_decode_width(g.f));
     OSH_NEW(cx, g.order, osh_decode_width(g.f));
     osh_decode_want want = {.n_prompt = g.prompt.n,

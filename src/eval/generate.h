@@ -3,12 +3,12 @@
 #define OSH_GENERATE_H
 #include "match/options.h"
 
-typedef struct osh_generate_prompt { // views
-    const char *text; // NULL: o->input_ids is the prompt
+typedef struct osh_generate_prompt { // view: text of the prompt
+    const char *text; // [n]; NULL: o->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
-/* Continues the prompt with the checkpoint in the directory `model`. The sink gets the new text
- * piece by piece, or with o->json one object at the end. */
+/* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink
+ * piece by piece, or with opt->json one JSON object at the end. */
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 #endif

@@ -1,11 +1,12 @@
 /* gradients.c - measures the gradients of the loss at the outputs of all Linears.
  *
  *   forward     subgraph 0 ──h0──► 1 ──h1──► 2 ──h2──► head ──► loss    h0, h1, h2 stay
- *   backward               ◄─dh0── 1 ◄─dh1── 2 ◄─dh2── head             others are recomputed
+ *   backward               ◄─dh0── 1 ◄─dh1── 2 ◄─dh2── head
  *
- * The weights of one subgraph are in memory at a time, and its samples run one by one. The weights
- * of the model are read twice; only the values between subgraphs stay in memory. Samples are added
- * in order, so the result does not depend on threads. */
+ * The weights of one subgraph are in memory at a time, and samples run one by one. The weights of
+ * the model are read twice. Only the values between subgraphs (h0, h1, h2) stay in memory; values
+ * inside a subgraph are computed again. Samples are added in order, so the result does not depend
+ * on threads. */
 #include "eval/gradients.h"
 
 #include <string.h>
@@ -17,15 +18,18 @@ struct osh_gradients {
     osh_plan *p;      // view
     osh_forward *f;   // own
     osh_dataset d;    // own
-    osh_tensor ***dv; // own [samples][values]
-    bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values]
-    osh_groups groups; // the samples of d
-    osh_stat **made, **read; // own [values]: of the present subgraph, osh_stat_squares for the
-                             // gradients of linear_of and of reader_of
-    int64_t sample;   // at work
-    int *linear_of;   // own [values]: Linear that makes the value; -1: none
-    int *reader_of;   // own [values]: Linear with gradients.inputs that reads the value; -1: none
-    int stop; // subgraph with the first Linear, with which the backward pass ends
+    osh_tensor ***dv; // own [samples][values]: gradients of the values
+    bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values];
+                                         // all entries of `none` are false
+    osh_groups groups; // groups of the samples of d
+    osh_stat **made, **read; // own [values]: sums of squared gradients for the current subgraph.
+                             // made: for the Linear that computes the value; read: for the Linear
+                             // that reads it
+    int64_t sample;   // index of the current sample
+    int *linear_of;   // own [values]: Linear that computes the value; -1: none
+    int *reader_of;   // own [values]: Linear that reads the value and has gradients.inputs; -1:
+                      // none
+    int stop; // subgraph of the first Linear, with which the backward pass ends
 };
 
 static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
@@ -108,13 +112,14 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
     osh_free(cx, s);
 }
 
-/* Computes dL/dh of one sample; h is the input of the head. */
+/* Computes dL/dh of sample `at`; h is the input of the head. */
 static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     const osh_batch *b = s->f->batches[at];
-    osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden]; // own, own, view
+    osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden]; // own: targets, ones;
+                                                                            // view: dh
     osh_vocab_attr rules = {{g->logits, g->logits}};
     OSH_TRY(osh_next_tokens(cx, &targets, &s->d, at, 1));
     OSH_TRY(osh_tensor_new(cx, &ones, OSH_F32, 1, &b->n_tokens));
@@ -133,7 +138,7 @@ done:
     return rc;
 }
 
-/* Adds the squares of dv to the statistic, which is made for the first sample. */
+/* Adds the squares of dv to the statistic *to; creates it at the first sample. */
 static osh_status squares_add(osh_ctx *cx, osh_stat **to, const osh_gradients *s,
                               const osh_tensor *dv)
 {
@@ -150,8 +155,8 @@ done:
     return rc;
 }
 
-/* A hook: adds the squares of dv to the statistics of the Linear that makes the value and of the
- * Linear that reads it. */
+/* A hook that adds the squares of dv to the statistics of the Linear that computes the value, and
+ * of the Linear that reads it. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
@@ -165,7 +170,7 @@ done:
     return rc;
 }
 
-/* Adds a finished statistic to the gradients of a Linear, and frees the statistic. */
+/* Adds a complete statistic to the gradients of a Linear, and frees the statistic. */
 static osh_status squares_take(osh_ctx *cx, osh_tensor *gradients, osh_stat **from)
 {
     osh_status rc = OSH_OK;
@@ -179,7 +184,7 @@ done:
     return rc;
 }
 
-/* Moves the statistics of a subgraph, which all samples have passed, to the Linears. */
+/* Adds the complete statistics of a subgraph to the gradients of the Linears. */
 static osh_status gradients_take(osh_ctx *cx, const osh_gradients *s)
 {
     osh_status rc = OSH_OK;
@@ -194,8 +199,8 @@ done:
     return rc;
 }
 
-/* Returns the arguments of the backward pass through a subgraph. The gradients of its inputs are
- * wanted if there is a Linear before the subgraph. */
+/* Returns the arguments of the backward pass through a subgraph. Gradients of the subgraph's inputs
+ * are computed only if an earlier subgraph has a Linear. */
 static osh_back subgraph_back(const osh_gradients *s, int subgraph)
 {
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
@@ -269,11 +274,11 @@ done:
     return rc;
 }
 
-/* ---- memory ---- */
+/* ---- predicts memory ---- */
 
 static int64_t bytes_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Returns the bytes of the gradients of a value for all samples. */
+/* Returns the bytes of the gradients of value v for all samples. */
 static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
     int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
@@ -282,7 +287,7 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
     return sum;
 }
 
-/* Returns the bytes of the statistics of a subgraph. */
+/* Returns the bytes of the statistics that a subgraph needs. */
 static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
 {
     const osh_graph *g = s->f->graph;
@@ -297,7 +302,8 @@ static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
     return (int64_t)sum;
 }
 
-/* Returns the bytes that the head needs for one sample: logits and their gradient, tile by tile. */
+/* Returns the bytes that the head needs for one sample. Logits and their gradients are computed in
+ * tiles. */
 static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
     const osh_graph *g = s->f->graph;
@@ -309,11 +315,11 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 }
 
 typedef struct masks { // own
-    bool *in, *leaves, *all; // [values]
+    bool *in, *leaves, *all; // own [values]
 } masks;
 
-/* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, and of the
- * gradients that wait between subgraphs. */
+/* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, of the
+ * statistics, and of the gradients that wait between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {
@@ -366,7 +372,7 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
         const osh_subgraph *sub = &s->f->parts->parts[i];
         OSH_TRY(subgraph_bytes(cx, &sum, s, i, &m, most));
         *peak = bytes_larger(*peak, left + sum);
-        for (int v = 0; v < g->n_values; v++) // values that the subgraph makes are freed
+        for (int v = 0; v < g->n_values; v++) // frees the values that this subgraph computes
             if (m.leaves[v] && g->values[v].producer >= sub->first)
                 left -= osh_forward_values_bytes(g, &s->d, s->d.n, 1, v, &most);
     }

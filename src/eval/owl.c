@@ -1,6 +1,6 @@
-/* owl.c - measures the outliers of each decoder layer and shares the sparsity among the layers. One
- * pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of its layers
- * are read twice: for their mean, and to count the outliers. */
+/* owl.c - measures the outliers of each decoder layer, and distributes the sparsity over the
+ * layers. One pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of
+ * its layers are computed twice: for their mean, and to count the outliers. */
 #include "eval/owl.h"
 
 #include <math.h>
@@ -8,31 +8,32 @@
 
 #include "eval/forward.h"
 
-typedef struct norms { // norms of a value that Linears of a layer read
-    osh_stat *sum; // own: osh_stat_sums [width]: a
-    double *now;   // own [width]: sums of squares of the current sample
+typedef struct norms { // norms of the channels of a value that Linears of a layer read
+    osh_stat *sum; // own [width]: a_j of owl.h, summed over samples
+    double *now;   // own [width]: sums of squares over the tokens of the current sample
 } norms;
 
 struct osh_owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of; // own [nodes]: decoder layer of a Linear; -1: no Linear, or in no layer
-    osh_layer_share *layers; // own [n]; the names are views of the graph
-    double *outliers;       // own [n]: D
+    int *layer_of; // own [nodes]: decoder layer of a Linear; -1: the node is no Linear, or in no
+                   // layer
+    osh_layer_share *layers; // own [n]; the names in it are views of the graph
+    double *outliers;       // own [n]: D of owl.h
     osh_groups groups;
     int n;
-    norms *of;              // own [values]
-    bool *run, *keep;       // own [nodes], [values]
-    float *row;             // own [width of the widest value]
+    norms *of;              // own [graph values]
+    bool *run, *keep;       // own: [nodes], [graph values]
+    float *row;             // own [width of the widest value]: one row in F32
 };
 
-/* Finds the decoder layers and the layer of each Linear. */
+/* Lists the decoder layers, and finds the layer of each Linear. */
 static osh_status owl_find_layers(osh_ctx *cx, osh_owl_measure *m)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
-    int *number = NULL; // own [modules]
+    int *number = NULL; // own [modules]: index of the decoder layer; -1: no layer
     OSH_NEW(cx, number, g->n_modules);
     OSH_NEW(cx, m->layers, g->n_modules);
     OSH_NEW(cx, m->outliers, g->n_modules);
@@ -103,7 +104,7 @@ void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
     osh_free(cx, m);
 }
 
-/* ---- a subgraph ---- */
+/* ---- measures a subgraph ---- */
 
 static osh_status norms_add_sample(osh_ctx *cx, osh_owl_measure *m, int value, const osh_tensor *x,
                                    int64_t sample)
@@ -131,7 +132,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
     return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
-/* Returns the number of a Linear's scores above `limit`; with a negative limit, the sum of its
+/* Returns the number of scores s_ij of a Linear above `limit`. If limit < 0, returns the sum of the
  * scores. */
 static double linear_count_scores(osh_owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
@@ -168,7 +169,7 @@ static void layer_count_outliers(osh_owl_measure *m, const osh_subgraph *s, cons
     m->outliers[layer] = n > 0 ? above / n : 0;
 }
 
-/* Begins the norms of a value. */
+/* Begins to collect the norms of a value. */
 static osh_status norms_begin(osh_ctx *cx, osh_owl_measure *m, int value)
 {
     osh_status rc = OSH_OK;
@@ -201,7 +202,8 @@ static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         OSH_TRY(osh_check_interrupt(cx));
-        for (int v = 0; v < g->n_values; v++) // values of earlier subgraphs: no hook sees them
+        for (int v = 0; v < g->n_values; v++) // the hook does not get values that earlier subgraphs
+                                              // have computed
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
@@ -221,7 +223,7 @@ done:
     return rc;
 }
 
-/* ---- all subgraphs ---- */
+/* ---- all subgraphs: distributes the sparsity ---- */
 
 static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
 {
@@ -230,7 +232,7 @@ static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
         if (m->outliers[l] < least) least = m->outliers[l];
         if (m->outliers[l] > most) most = m->outliers[l];
     }
-    for (int l = 0; l < m->n; l++) { // equal shares if all layers have equally many outliers
+    for (int l = 0; l < m->n; l++) { // all layers get the same sparsity if they have equal outliers
         m->layers[l].sparsity =
             most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
         mean += m->layers[l].sparsity / m->n;

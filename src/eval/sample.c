@@ -1,6 +1,6 @@
-/* sample.c - chooses the most likely token, or draws a token with temperature, top_k and top_p,
- * applied in this order as by the logits warpers of transformers. The random numbers come from the
- * counter RNG, so a draw depends only on the logits, the seed and the number of the token. */
+/* sample.c - chooses the most likely token, or draws a token. temperature, top_k and top_p are
+ * applied in this order, as the logits warpers of transformers do. The random numbers are those of
+ * the counter RNG, so a draw depends only on the logits, the seed and the number of the token. */
 #include "eval/sample.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 #include "base/elementary.h"
 #include "base/rng.h"
 
-enum { STREAM = 31 }; // number of the RNG's stream
+enum { STREAM = 31 }; // stream of the counter RNG
 
-typedef struct heap { // binary heap with the most likely token first
+typedef struct heap { // binary heap of token ids; the most likely token is first
     const float *x;
-    int32_t *at; // [n]
+    int32_t *at; // [room for all tokens] ids
     int64_t n;
 } heap;
 
@@ -32,7 +32,8 @@ static void heap_sink(heap *h, int64_t i)
     h->at[i] = token;
 }
 
-/* Removes the most likely token and returns it. The token is then at position h->n. */
+/* Removes the most likely token from the heap and returns it. The token is then stored at position
+ * h->n. */
 static int32_t heap_take(heap *h)
 {
     int32_t token = h->at[0];
@@ -52,8 +53,8 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
-/* Moves the tokens that may be drawn to the end of `order`, with the most likely token last.
- * Returns the number of these tokens. */
+/* Returns the number of tokens that may be drawn. Moves them to the end of `order`, with the most
+ * likely token last. If all tokens may be drawn, `order` is not sorted. */
 static int64_t candidates(const osh_sampler *s, const float *x, int64_t n, double top,
                           int32_t *order)
 {

@@ -4,14 +4,13 @@
 #include "base/base.h"
 
 typedef struct osh_sampler {
-    double temperature; // 0: the most likely token
-    int64_t top_k;      // 0: all tokens
-    double top_p;       // 1: all tokens
+    double temperature; // 0: always chooses the most likely token
+    int64_t top_k;      // number of most likely tokens that may be drawn; 0: all
+    double top_p;       // smallest probability mass that the drawn tokens must cover; 1: all tokens
     uint64_t seed;
 } osh_sampler;
-/* Returns the next token, which is drawn with random number `step` of the seed. If logits are
- * equal, the lowest id counts as more likely. order [n]: scratch. Returns -1 if a logit is not
- * finite. */
+/* Returns the next token; -1 if a logit is not finite. The draw uses random number `step` of the
+ * seed. If logits are equal, the lowest id counts as more likely. order [n]: scratch. */
 int64_t osh_sample(const osh_sampler *s, const float *logits, int64_t n, uint64_t step,
                    int32_t *order);
 #endif

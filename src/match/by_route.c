@@ -1,11 +1,11 @@
-/* by_route.c - checks models whose experts are calibrated on the tokens that the router sends to
- * them, and refuses recipes and data that do not allow this. */
+/* by_route.c - checks models whose experts are calibrated only on the tokens that the router sends
+ * to them (--moe-calibrate-all-experts false), and refuses recipes that do not allow this. */
 #include <string.h>
 
 #include "match/matching.h"
 
-/* Checks each module of an expert. The input of such a module has zeros in the rows of tokens that
- * are not routed to the expert. */
+/* Fails if a module of an expert, or a modifier, needs the tokens that are not routed to the
+ * expert. The inputs of the expert have zeros in the rows of these tokens. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

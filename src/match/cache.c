@@ -50,7 +50,7 @@ int osh_cache_attention(const osh_graph *g, int node)
     while (from >= 0) {
         const osh_node *n = &g->nodes[from];
         bool gate =
-            osh_node_is(n, "sigmoid_gate"); // its second input is the output of the attention
+            osh_node_is(n, "sigmoid_gate"); // input 1 of the gate is the output of the attention
         if (!gate && !osh_node_is(n, "rotate")) break;
         from = g->values[n->in[gate]].producer;
     }
@@ -72,7 +72,7 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if the Linear is the first that has this range. Linears with the same input are neighbours
+/* True if the Linear is the first that needs this range. Linears with the same input are adjacent
  * in the list. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
@@ -107,7 +107,7 @@ static osh_linear *cache_reader(osh_matching *p, int attention)
 static void cache_point(const osh_matching *p, osh_linear *l, const osh_node *attention)
 {
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // inputs of attention are queries, keys, values
+        int from = (k + 1) % OSH_CACHED; // inputs 0, 1, 2 of an attention are queries, keys, values
         if (from || p->queries) l->ranged[k] = attention->in[from];
     }
 }
@@ -119,8 +119,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for attention with latents (DeepSeek's): a part of the attention's output is cut off,
- * because values are narrower than keys. */
+/* True for attention with latents, as in DeepSeek: a slice follows the attention, because values
+ * are narrower than keys. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -148,7 +148,7 @@ static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
                  name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // inputs of attention are queries, keys, values
+        int from = (k + 1) % OSH_CACHED; // inputs 0, 1, 2 of an attention are queries, keys, values
         if (head) l->heads[k] = from ? at->n_kv_heads : at->n_heads;
     }
     cache_point(p, l, n);
@@ -157,8 +157,8 @@ done:
     return rc;
 }
 
-/* Checks that the modifier applies to the attention: config.json applies a group for attention, and
- * a kv_cache_scheme, to all attentions. */
+/* Fails if no target of the modifier's group for attention matches this attention. Engines apply
+ * the group to all attentions, so all must match. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -177,7 +177,8 @@ done:
     return rc;
 }
 
-/* Marks the outputs to observe: those of Linears whose scheme has a static scale for the output. */
+/* Marks the outputs of Linears whose scheme has static output_activations, so that they are
+ * observed. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

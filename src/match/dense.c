@@ -1,5 +1,5 @@
-/* dense.c - lists the weights that stay dense, with the reason. Weights whose names differ only in
- * numbers are one row, with * in place of the numbers. */
+/* dense.c - lists the weights that stay dense, with the reasons. Weights whose names differ only in
+ * numbers are one row of the list; * replaces the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 
@@ -17,7 +17,7 @@ static bool dense_is_weight(const osh_st_entry *e)
            !osh_ends_with(e->name, n, "norm.weight");
 }
 
-/* Returns the reason for a tensor that cannot be the weight of a module. */
+/* Returns the reason why a tensor that is not the weight of a known module stays dense. */
 static const char *dense_reason_by_shape(const osh_st_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
@@ -129,7 +129,8 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    bool all = true; // true: all Linears are listed only for scales of keys and values
+    bool all = true; // no Linear is quantized or pruned: all are listed only for scales of an
+                     // attention
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)

@@ -4,22 +4,22 @@
 #include "base/buf.h"
 #include "match/matching.h"
 
-/* If dense weights are more than this fraction of the bytes of decoder blocks, a warning is
- * printed. */
+/* A warning is given if dense weights are more than this fraction of the bytes of the decoder
+ * blocks. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Lists the weights of two and three dimensions that stay dense, and computes which fraction of the
- * bytes of decoder blocks they are. why [ck->n_tensors]: reason why the tensor stays dense, or
- * NULL. */
+/* Sets p->dense to the weights of two or three dimensions that stay dense, and p->dense_share to
+ * their fraction of the bytes of the decoder blocks. why [ck->n_tensors]: reason why the tensor
+ * stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
-/* Appends a line, without a newline, if dense weights are more than OSH_DENSE_MUCH of the decoder
- * blocks. */
+/* Appends a warning, without a newline, if dense weights are more than OSH_DENSE_MUCH of the
+ * decoder blocks. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);
-/* Appends a line if the output, which has total_bytes, is larger than the source because codes of
- * the source become dense weights. */
+/* Appends a warning if the output, which has total_bytes, is larger than the source, because
+ * weights that the source stores as codes become dense. */
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_matching *p, int64_t total_bytes);
-/* Adds "left_dense" and "dense_share" to the JSON of the plan or the report. Returns false if there
- * is no memory. */
+/* Adds "left_dense" and "dense_share" to the JSON of the plan or the report. Returns false if out
+ * of memory. */
 bool osh_dense_json(cJSON *root, const osh_matching *p);
 #endif

@@ -1,5 +1,5 @@
-/* globals.c - finds the largest magnitudes of weights and their global scales. quant/fusion.h
- * defines which modules are fused. */
+/* globals.c - finds the largest magnitudes of weights, and computes global scales from them.
+ * quant/fusion.h tells which modules share a scale. */
 #include "match/globals.h"
 
 #include <string.h>
@@ -13,19 +13,19 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    float *amax;          // own [linears]: largest magnitude of the weight; or UNKNOWN, or QUEUED:
-                          // about to be read
-    float *global;        // own [linears]: global scale; 0: not known, or there is none
+    float *amax;          // own [linears]: largest magnitude of the weight; UNKNOWN: not read;
+                          // QUEUED: to be read by the current call
+    float *global;        // own [linears]: global scale; 0: not known, or no global scale
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    osh_map *first = NULL; // own: name of the fused layer -> its first Linear
+    osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: by first Linear of a shared scale: last Linear with the
-                           // same scale
+    int *last = NULL;      // own [linears]: for the first Linear that shares a scale: last Linear
+                           // so far that shares it
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -84,8 +84,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of a piece of the weight, which has only whole units of elements that are
- * changed together. */
+/* Returns the bytes of the pieces in which the weight is read: a multiple of the elements that must
+ * be changed together (osh_checkpoint_unit). */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
@@ -95,8 +95,8 @@ static size_t globals_piece(const osh_matching *p, int linear)
 
 typedef struct scan {
     osh_globals *g;
-    int *which;     // own [n]: Linears whose weights are to be read
-    uint8_t *rooms; // own [threads, room]
+    int *which;     // own [n]: indices of the Linears whose weights are read
+    uint8_t *rooms; // own [threads, room]: buffers of the threads
     size_t room;
 } scan;
 
@@ -130,7 +130,7 @@ done:
 }
 
 /* Lists the Linears that share a global scale with one of `linears` and whose largest magnitude is
- * not known. `which` may be NULL. Returns their number. */
+ * not known. Returns their number. If `which` is NULL, only counts. */
 static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_matching *p = g->plan;
@@ -149,7 +149,8 @@ static bool globals_searches(const osh_matching *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* Computes the global scale if the largest magnitudes of all Linears that share it are known. */
+/* Computes the global scale of the Linears that share it, if the largest magnitudes of all of them
+ * are known. */
 static void globals_settle(osh_globals *g, int linear)
 {
     const osh_matching *p = g->plan;
@@ -187,14 +188,16 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // the search for one Linear uses all threads
+        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // an observer that searches uses all threads for
+                                                 // one Linear
         s.which[k--] = s.which[--n_which];
     }
     OSH_TRY(osh_parallel_for(cx, n_which, globals_scan_one, &s));
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // its weight was not read
+        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // after a failure: the
+                                                                          // weight was not read
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
     return rc;
@@ -202,7 +205,7 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* The result includes the magnitudes that a stream stores (output/held.c). */
+/* Returns an upper bound, which includes the magnitudes that a stream stores (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

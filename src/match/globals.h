@@ -5,25 +5,25 @@
 #define OSH_GLOBALS_H
 #include "match/matching.h"
 
-/* Sets osh_linear.joint of all Linears. */
+/* Sets the members joint and next.joint of all Linears. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 
-typedef struct osh_globals osh_globals; // magnitudes and scales that are known so far
+typedef struct osh_globals osh_globals; // largest magnitudes and global scales known so far
 /* Sets *out to NULL if no Linear has a global scale. */
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p);
 void osh_globals_free(osh_ctx *cx, osh_globals *g);
-/* Finds the largest magnitudes that are not yet known of these Linears and of the Linears fused
- * with them. Reads their weights piece by piece. */
+/* Finds the largest magnitudes of these Linears, and of the Linears that share a scale with them,
+ * unless they are known. Reads weights piece by piece. Computes the global scales. */
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n);
-/* True if the largest magnitude of the weight is known. */
+/* True if the largest magnitude of the Linear's weight is known. */
 bool osh_globals_knows(const osh_globals *g, int linear);
-/* Records the largest magnitude of the Linear's weight. The scale becomes known when the magnitudes
- * of all fused Linears are known. */
+/* Records the largest magnitude of the Linear's weight. Computes the global scale if the magnitudes
+ * of all Linears that share it are known. */
 void osh_globals_put(osh_globals *g, int linear, float amax);
-float osh_globals_of(const osh_globals *g, int linear); // 0: the Linear has no global scale; g may
-                                                        // be NULL
-int64_t osh_globals_bytes(const osh_matching *p); // host memory of osh_globals
-/* Returns the host memory of osh_globals_find for one Linear without the buffers. *piece: bytes of
- * the buffer of each thread. */
+float osh_globals_of(const osh_globals *g, int linear); // Returns 0 if the Linear has no global
+                                                        // scale or g is NULL
+int64_t osh_globals_bytes(const osh_matching *p); // bytes of host memory of osh_globals
+/* Returns the bytes of host memory that osh_globals_find needs for one Linear, without the threads'
+ * buffers. *piece: bytes of the buffer of one thread. */
 size_t osh_globals_search_bytes(const osh_matching *p, int linear, size_t *piece);
 #endif

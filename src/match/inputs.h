@@ -18,29 +18,30 @@ typedef enum {
 typedef struct osh_inputs {
     const osh_options *opt;    // view
     struct osh_source *source; // own
-    osh_matcher *only;         // own: matcher of --only; NULL: not given
-    osh_checkpoint *ck;        // view: checkpoint of source
+    osh_matcher *only;         // own: matcher of --only; NULL: the option is not given
+    osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own
-    osh_graph *graph; // own; NULL: the architecture is not known, and the run needs no data
+    osh_graph *graph; // own; NULL: the architecture is unknown, and the run needs no data
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
-    bool by_route;             // experts are calibrated on the tokens that are routed to them
-    const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
-                        // none
+    bool by_route;             // experts are calibrated only on the tokens that are routed to them
+    const char *spared; // view of the graph: name of the output head that --scheme leaves dense;
+                        // NULL: none
     osh_dataset data;   // own; empty if the run needs no data
-    osh_groups groups;  // groups of samples; statistics are summed group by group (ops/stat.h)
+    osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // calibration runs on a GPU
     const struct osh_card_model *card_model; // view of budget/cards.c: GPU model for which the run
-                                             // is planned (--device-model), which this machine need
-                                             // not have; NULL: none
-    int ordinal;        // device number
-    osh_device *device; // own: the GPU; NULL: no GPU, or not opened
+                                             // is planned (--device-model), also on a machine
+                                             // without it; NULL: none
+    int ordinal;        // number of the GPU
+    osh_device *device; // own: opened GPU; NULL: not opened, or the run uses no GPU
 } osh_inputs;
 
-/* Returns the memory class of weights, statistics and batches in host memory. */
+/* Returns the memory class for weights, statistics and batches in host memory. Without a GPU they
+ * count as device memory. */
 static inline osh_mem_class osh_plan_work_class(const osh_inputs *in)
 {
     return in->device ? OSH_MEM_HOST : OSH_MEM_DEVICE;

@@ -4,13 +4,13 @@
 #define OSH_LOOKUP_H
 #include "match/matching.h"
 
-typedef struct osh_span { int first, end; } osh_span; // linears [first, end)
+typedef struct osh_span { int first, end; } osh_span; // Linears [first, end) of the plan
 
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
-/* Iterate over the readers of a value, or the users of a graph weight, in ascending order: i =
- * first, i >= 0, i = next. A Linear that is not in the graph has value and weight -1; -1 has no
- * readers and no users. */
+/* Iterate over the Linears that read a value, or that use a graph weight, in ascending order: start
+ * with osh_first_..., continue with osh_next_... while the result is >= 0. A Linear outside of the
+ * graph has value and weight -1, and is never found. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

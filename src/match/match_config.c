@@ -1,4 +1,4 @@
-/* match_config.c - makes the module lists of the output's config.json: groups and ignore list. It
+/* match_config.c - makes the groups' targets and the ignore list of the output's config.json. It
  * also checks that vLLM finds the same scheme for each module. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,16 @@
 #include "match/only.h"
 #include "quant/source.h"
 
-/* Turns "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
+/* Turns the name of a tensor with all experts of a layer into a regex for them:
+ * "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(name);
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
-    while (n > 0 && name[--n] != '.') continue; // removes the last part
+    while (n > 0 && name[--n] != '.') continue; // removes the last part of the name
     size_t at = n;
-    /* Moves to the end of the block's number. */
+    /* Moves to the end of the number of the decoder block. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -42,10 +43,11 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // cache of renamed_pattern: n bytes that several names contain
+typedef struct renamed_seen { // last answer of has_codes_inside, for n bytes that several names
+                              // contain
     const char *text;         // view
     size_t n;
-    bool partly; // true if a quantized module has these bytes in its name
+    bool partly; // a quantized module has these bytes in its name
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -55,7 +57,7 @@ static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
     return strs_put(cx, &p->ignore, text);
 }
 
-/* True if a quantized module has these n bytes in its name. */
+/* True if a quantized module has the first n bytes of `text` in its name. */
 static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_t n)
 {
     for (int64_t i = 0; i < cs->n; i++)
@@ -64,7 +66,7 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* Turns "proj_out" into "re:(.*\.)?proj_out$": the module of that name after any prefix. */
+/* Turns "proj_out" into "re:(.*\.)?proj_out$", which matches this name after any prefix. */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -76,10 +78,10 @@ done:
 }
 
 /* Prints a regex for module i if its name in transformers may differ from its name in the
- * checkpoint. Such modules are heads, modules of towers, and other modules outside the decoder
- * blocks. Prints nothing if the two names are equal. All modules of a tower share one regex, unless
- * some of them are quantized: then each dense module gets a regex of its own. `seen` caches the
- * answer to that question for the tower of the previous module. */
+ * checkpoint: heads, modules of towers, and other modules outside of the decoder blocks. Prints
+ * nothing for other modules. If all modules of a tower are dense, one regex matches all of them. If
+ * some are quantized, each dense module gets its own regex. `seen` has the last answer of
+ * has_codes_inside. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -88,7 +90,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     size_t n = 0, inner = p->in->graph ? strlen(p->in->graph->inner) : 0;
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner)))
-        goto done; // for example a block for multi-token prediction
+        goto done; // for example a block for multi-token prediction, whose name is the same in
+                   // transformers
     if (text && (n != seen->n || strncmp(text, seen->text, n)))
         seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
     if (text && !seen->partly)
@@ -97,7 +100,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               name + inner)); // a tower also has layers
+                               name + inner)); // language_model is needed, because a tower also has
+                                               // layers
 done:
     return rc;
 }
@@ -124,8 +128,8 @@ done:
     return rc;
 }
 
-/* Adds entries to the ignore list for experts that are in one tensor: they stay dense, but vLLM
- * makes a layer of them, which the class Linear would match. */
+/* Adds the experts that are in one tensor to the ignore list. They stay dense, but vLLM makes a
+ * layer of them, which the target Linear would match. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -143,8 +147,8 @@ done:
     return rc;
 }
 
-/* Counts how often the entries match a quantized module, under any name that loaders use for the
- * module. */
+/* Looks up all quantized modules in `m`, under every name that loaders use for them. The hits of
+ * the matcher show which entries match a quantized module. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
 {
@@ -169,16 +173,15 @@ done:
     return rc;
 }
 
-/* Adds the entries to the list that loaders read. An entry is added even if it matches no module of
- * the source, because loaders make modules that the source does not have. An entry that would also
- * match a quantized module (of another modifier, or fused by vLLM) is left out; the modules that it
- * should ignore are then listed by name. */
+/* Adds the entries to the ignore list of the output. An entry that matches no module of the source
+ * is also added, because loaders make modules that the source does not have. An entry that also
+ * matches a quantized module is left out; the ignore list then has the dense modules by name. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // index in the matcher, which has each entry only once
+    size_t k = 0;          // index in the matcher, which has equal entries only once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -199,7 +202,7 @@ done:
     return rc;
 }
 
-/* Adds the ignore lists of the recipes and, if --only is given, of the source. */
+/* Adds the ignore lists of the recipe's modifiers and, with --only, of the source's config. */
 static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -220,15 +223,15 @@ done:
     return rc;
 }
 
-/* Adds the names that modules have in transformers, because transformers looks up its own names in
- * targets and ignore. For a model that contains a text model, the regexes of renamed_pattern match
- * these names. */
+/* Adds the names of modules in transformers to targets and ignore list, because transformers looks
+ * up its own names. Not needed for a text model inside another model: the regexes of
+ * renamed_pattern match its names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     for (size_t s = p->n_kept_schemes; s < p->n_schemes; s++) {
-        osh_strs *targets = &p->schemes[s].targets, more = {0}; // own: more
+        osh_strs *targets = &p->schemes[s].targets, more = {0}; // own: more; targets is a view
         OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
         for (int64_t i = 0; !rc && i < cs->n; i++) {
             int64_t at = 0;
@@ -249,9 +252,10 @@ done:
     return rc;
 }
 
-/* Adds names of the parts of a fused layer that the checkpoint does not have. vLLM looks for all
- * parts, even if another part replaces one: in some layers of Gemma 4 the keys are also the values.
- * A part that the checkpoint lacks needs the group of the other parts, or an ignore entry. */
+/* Adds names of the parts of a fused layer that the checkpoint does not have. vLLM looks up all
+ * parts of a fused layer, even if one part replaces another: in some layers of Gemma 4 the keys are
+ * also the values. A missing part gets the group of the other parts, or an entry of the ignore
+ * list. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -266,7 +270,7 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_pla
         if (!(part = osh_q_fusion_name(cx, c->name, f->parts[k])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(known, part, strlen(part), &at)) continue;
-        if (k < f->enough) break; // the layer does not exist
+        if (k < f->enough) break; // the checkpoint does not have the fused layer
         if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
@@ -347,8 +351,8 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // false: the model is only pruned, and its config
-                                                 // is that of a dense model
+    bool any = p->n_schemes || p->cache.present; // if false, the model is only pruned, and gets the
+                                                 // config of a dense model
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};
     if (!any && p->transforms && p->transforms->n) {

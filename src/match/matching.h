@@ -1,109 +1,117 @@
-/* matching.h - assigns schemes to modules: the Linears that are quantized or pruned, and their
- * entries in the output's config. */
+/* matching.h - assigns schemes to modules: lists the Linears that are quantized or pruned, and the
+ * entries of the output's config. */
 #ifndef OSH_MATCHING_H
 #define OSH_MATCHING_H
 #include "match/inputs.h"
 #include "quant/format.h"
 #include "quant/transform.h"
 
-/* Values of a Linear whose ranges are observed. 0 to 2: keys, values and queries of the attention
- * before the Linear; OSH_OUTPUT: the output of the Linear; OSH_INPUT: the input. */
+/* Indices of a Linear's values whose ranges may be observed. 0 to 2: keys, values and queries of
+ * the attention before the Linear; OSH_OUTPUT: output of the Linear; OSH_INPUT: input of the
+ * Linear. */
 enum { OSH_CACHED = 3, OSH_OUTPUT = OSH_CACHED, OSH_INPUT, OSH_RANGED };
 typedef struct osh_linear { // a module that is quantized or pruned
     char *name;             // own
     int64_t tensor;         // index of the weight in the source checkpoint
     int64_t O, I;
     osh_dtype dtype;
-    int modifier;           // index of the quantizing modifier in the recipe
+    int modifier;           // index in the recipe of the modifier that quantizes the weight
     struct {
-        int modifier;       // index of the modifier that prunes the weight first; -1: none
+        int modifier;       // index of the modifier that prunes the weight before it is quantized;
+                            // -1: none
         double sparsity;
     } prune;
-    const osh_q_scheme *scheme; // view of a scheme of the plan; weights.present is false: only
-                                // pruned, written dense
+    const osh_q_scheme *scheme; // view of a scheme of the plan; if weights.present is false, the
+                                // weight is only pruned and written dense
     const osh_format *format;
-    int scheme_index;       // index in the plan's schemes; -1: none
-    int node, weight, input; // node, weight and input value in the graph; -1: no graph
-    int subgraph;           // index of the subgraph; -1: no graph
+    int scheme_index;       // index in osh_matching.schemes; -1: none
+    int node, weight, input; // node, weight and input value in the graph; -1: not in the graph
+    int subgraph;           // index of the subgraph; -1: not in the graph
     struct {
-        int reader, user;   // next Linear with the same input, and with the same weight (lookup.h)
+        int reader, user;   // next Linear with the same input; next Linear with the same weight
+                            // (lookup.h)
         int joint;          // next Linear with the same global scale (globals.h)
-    } next;                 // -1: none
-    unsigned wants;         // OSH_STAT_* of all traversals; osh_wants returns those of one
-    int traversal;          // if there are traversals: number of the traversal in which the Linear
-                            // needs data; -1: it needs no data
+    } next;                 // -1: there is no next Linear
+    unsigned wants;         // bits OSH_STAT_* of the needed statistics; osh_wants returns those of
+                            // the current traversal
+    int traversal;          // if there are several traversals: index of the traversal that collects
+                            // data for the Linear; -1: the Linear needs no data
     int joint;              // first Linear with the same global scale; -1: none
-    int ranged[OSH_RANGED]; // [k]: value whose range gives static scales, or another value whose
-                            // range is used for it (passthrough.h); -1: none. Keys, values and (if
-                            // they are rounded) queries belong to the attention before the Linear
-                            // (cache.h)
-    int64_t heads[OSH_RANGED]; // [k]: number of scales
-    bool kept; // true: no modifier quantizes the Linear; it is listed only for scales of an
+    int ranged[OSH_RANGED]; // [k]: graph value whose range gives the static scales of value k; -1:
+                            // none. It may be another value than k's own (passthrough.h). k <
+                            // OSH_CACHED: values of the attention before the Linear (cache.h)
+    int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
+    bool kept; // no modifier quantizes or prunes the Linear; it is listed only for scales of an
                // attention, and its weight does not change
-    bool shift; // true: OSH_STAT_SHIFT of the input is collected; the input differs in the original
-                // model
+    bool shift; // OSH_STAT_SHIFT of the input is collected, because the input differs in the
+                // original model
     double share;           // if `shift`: probability that an element of the input comes from the
                             // quantized model and not from the original (ops/mix.c); 1: all
                             // elements
     struct {
-        int64_t first;      // the output tensors of the Linear are [first, first + n)
+        int64_t first;      // output tensors [first, first + n) belong to the Linear
         int n;
         int64_t bias;       // source tensor of the bias that is learned together with the weight
-                            // (blocks.h); it is the last of the n output tensors; -1: none
+                            // (schedule/blocks.h); its output tensor is the last of the n; -1: none
     } out;
-    struct { // own: gradients of a survey (gradients.h), F64; NULL: not measured
-        osh_tensor *outputs, *inputs; // [O]; [I], for the first reader, if candidates round inputs
+    struct { // own: F64 gradients that a survey measures (eval/gradients.h); NULL: not measured
+        osh_tensor *outputs, *inputs; // outputs: [O]; inputs: [I], only at the first reader of the
+                                      // input, and only if candidates round inputs
     } gradients;
 } osh_linear;
 
-static inline osh_format_weight osh_linear_stored(const osh_linear *l) // arguments for the
-                                                                       // functions of the Linear's
-                                                                       // format
+static inline osh_format_weight osh_linear_stored(const osh_linear *l) // arguments for functions of
+                                                                       // the Linear's format
 {
     return (osh_format_weight){l->scheme, l->O, l->I, l->dtype};
 }
 
-typedef struct osh_dense { // dense weights whose names differ only in numbers
-    char *names;          // own: such as "model.layers.*.mlp.gate"
+typedef struct osh_dense { // a row of the list of dense weights: weights whose names differ only in
+                           // numbers
+    char *names;          // own: names with * for numbers, such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
-    const char *why;      // static string: reason
-    bool in_block;        // true: the weights are in a decoder block
-    bool decoded;         // true: the source stores codes for the weights
+    const char *why;      // static string: reason why they stay dense
+    bool in_block;        // the weights are in decoder blocks
+    bool decoded;         // the source stores codes for the weights
 } osh_dense;
 
 typedef struct osh_matching {
     const osh_inputs *in;    // view
-    osh_q_scheme *schemes;   // own: all groups as they are written
+    osh_q_scheme *schemes;   // own: groups of the output's config
     size_t n_schemes;
-    size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
-    osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
-                             // present: neither
-    bool queries;            // `cache` also applies to queries
-    bool outputs;            // the output of some Linear is observed for static output_activations
-    osh_linear *linears;     // own, in the order of execution
+    size_t n_kept_schemes;   // groups of the source that the output keeps (--only); they are the
+                             // first of `schemes`
+    osh_q_args cache;        // kv_cache_scheme or the scheme of a group for attention; `present` is
+                             // false if the recipe has neither
+    bool queries;            // queries are quantized with `cache`, too
+    bool outputs;            // the output of some Linear is observed, for static output_activations
+    osh_linear *linears;     // own: Linears outside of the graph, then the others in the order of
+                             // their nodes
     int n_linears;
-    int *readers, *users;    // own: [values] and [weights]: the first Linear (lookup.h), -1: none;
-                             // NULL: not cut
-    osh_strs ignore;         // own: generated ignore list
+    int *readers, *users;    // own: [graph values] first Linear that reads the value; [graph
+                             // weights] first Linear that uses the weight; -1: none (lookup.h);
+                             // NULL: the graph is not cut
+    osh_strs ignore;         // own: ignore list of the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
     int64_t n_dense;
-    double dense_share;      // dense weights as a fraction of the bytes of decoder blocks
-    char *format;            // own: top-level format of the config
+    double dense_share;      // bytes of dense weights as a fraction of the bytes of the decoder
+                             // blocks
+    char *format;            // own: format at the top level of the config
     char *quantization_json; // own
-    /* Rewrites of the model, which come before all matching. */
-    const osh_q_transforms *transforms; // view: transforms of the rotations; NULL: no rotations
-    int *experts_left; // own [decoder layers]: number of remaining experts, -1: all; NULL: no
-                       // experts were removed
+    /* Rewrites that are applied before modules are matched. */
+    const osh_q_transforms *transforms; // view: transforms of rotations; NULL: no rotations
+    int *experts_left; // own [decoder layers]: number of kept experts, -1: all; NULL: no experts
+                       // are removed
 } osh_matching;
 
-/* True if no data is collected for the Linear: its codes depend only on its weight. */
+/* True if no data is collected for the Linear, because its codes depend only on its weight. */
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
-/* plan_match.c: schemes, linears, ignore list, vLLM's lookup. */
+/* plan_match.c: sets schemes, linears, ignore list and config, and checks vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
-/* cache.c, called after osh_plan_match: scales of keys and values. */
+/* cache.c, called by osh_plan_match: finds the scales of keys, values and outputs. */
 osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p);
-/* by_route.c, called after osh_plan_match: refuses recipes and data that by_route does not
- * allow. */
+/* by_route.c, called after osh_plan_match: fails if the recipe does not allow in->by_route. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p);
-osh_status osh_plan_index(osh_ctx *cx, osh_matching *p); // lookup.c, called after the graph is cut
+osh_status osh_plan_index(osh_ctx *cx, osh_matching *p); // lookup.c: sets readers and users; called
+                                                         // after the graph is cut
 #endif

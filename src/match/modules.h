@@ -6,27 +6,25 @@
 
 #include "match/matching.h"
 
-typedef struct osh_plan_module { // a module that the recipe may quantize
+typedef struct osh_plan_module { // a module with a 2-D weight
     char *name;            // own
-    char *loaded;          // own: name of the module in transformers; NULL: equal to `name`
-    const char *cls;       // static or view of the graph: class of the module in loaders
+    char *loaded;          // own: name of the module in transformers; NULL: the same as `name`
+    const char *cls;       // static string or view of the graph: class of the module in loaders
     int64_t tensor;
     int module;
-    int scheme;            // index in the plan's schemes; -1: none
-    int pruner;            // index of the pruning modifier in the recipe; -1: none
-    double sparsity;       // sparsity for the pruner
-    const char *why; // static: reason why the module stays dense; NULL: it does not stay dense, or
-                     // the reason is not yet known
-    bool never;            // true: the module is copied even if a target matches it
-    bool reached;          // true: a target matches the module in the way in which loaders match,
-                           // but the module stays dense
-    bool unseen;           // true: a forward pass of text does not run the module, so it is
-                           // quantized without data, or stays dense
-    bool left;             // true: --only does not name the module; if the source has it quantized,
-                           // `scheme` is the group that it keeps
-    bool absent; // true: a head without a tensor of its own; its name in transformers may be longer
-    bool by_name; // true: only a target that names the module matches (is_named), not the class
-                  // Linear
+    int scheme;            // index in osh_matching.schemes; -1: none
+    int pruner;            // index in the recipe of the modifier that prunes the module; -1: none
+    double sparsity;       // sparsity of the pruned weight
+    const char *why; // static string: reason why the module stays dense; NULL: not dense, or not
+                     // known yet
+    bool never;            // the module is copied even if a target matches it
+    bool reached;          // a target matches the module in loaders, but the module stays dense
+    bool unseen;           // a forward pass of text does not run the module, so it can only be
+                           // quantized without data
+    bool left;             // --only does not name the module; if the source quantizes the module,
+                           // `scheme` is its group in the source
+    bool absent; // a head without a tensor, whose name in transformers may have a prefix
+    bool by_name; // only a target that names the module matches it (is_named), not the class Linear
 } osh_plan_module;
 
 typedef struct osh_plan_modules { osh_plan_module *c; int64_t n; } osh_plan_modules;
@@ -36,13 +34,12 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
-/* If groups of the source are kept, the targets of the recipe's groups become names of modules. */
+/* With --only, replaces the targets of the recipe's groups by the names of the matched modules. */
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
-/* Makes the ignore list like compressed-tensors: it has every dense module whose class has a
- * quantized module. */
+/* Makes the ignore list like compressed-tensors: it has every dense module whose class also has a
+ * quantized module. Adds names that other loaders use. */
 osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
-/* Infers the format of each group, the top-level format and the JSON. A group whose modules have
- * different formats is an error. */
+/* Infers the format of each group and of the top level, and prints the quantization_config. */
 osh_status osh_match_config(osh_ctx *cx, osh_matching *p);
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 #endif

@@ -1,4 +1,4 @@
-/* only.c - keeps the groups and codes of modules that --only does not name. */
+/* only.c - keeps the groups and codes of the modules that --only does not name. */
 #include "match/only.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* options.c - the tables of options, with one row for each flag. The parser, --help and the man
- * page read them. */
+ * page read these tables. */
 #include "base/near.h"
 #include "match/options.h"
 
 #include <string.h>
 
-/* Rows that several tables have. ROW is that of the table. */
+/* Rows that several tables have. Each table defines the macro ROW for its struct. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
      .doc = "directory with more architecture templates, beside the built-in ones"}

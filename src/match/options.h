@@ -1,16 +1,17 @@
-/* options.h - options of the commands: a struct for each, filled by the tables of options.c. */
+/* options.h - options of the commands. Each command has a struct; a table of options.c describes
+ * the members. */
 #ifndef OSH_PLAN_OPTIONS_H
 #define OSH_PLAN_OPTIONS_H
 #include "base/base.h"
 #include "base/field.h"
 
-/* Each member has one row of osh_option_fields. Names are LLM Compressor's arguments. */
+/* osh_option_fields has a row for each member. The names are LLM Compressor's arguments. */
 typedef struct osh_options {
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
-    int64_t num_bits, group_size; // 0: as in the scheme; group_size < 0: one scale for each row
-    char *symmetric;              // "true" or "false"; NULL: as in the scheme
+    int64_t num_bits, group_size; // 0: value of the scheme; group_size < 0: one scale for each row
+    char *symmetric;              // "true" or "false"; NULL: value of the scheme
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -24,7 +25,7 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // for plan: name of the GPU of the machine that is planned for
+    char *device_model; // for `oneshot plan`: name of the GPU model of another machine
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
@@ -33,34 +34,33 @@ typedef struct osh_options {
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // a text; NULL: no evaluation
+    char *eval; // file of the evaluation text; NULL: no evaluation
     double target_bits; // mean number of bits of a weight; 0: not given
-    char *target_size;  // NULL: not given
-    /* Members that users do not set: */
-    bool survey;        // measures the loss of each candidate and writes no output
-    bool measure;       // runs the whole model to measure its experts and removes none
-    const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
-                        // them; NULL: none
-    const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report
-    /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
-     * passes. */
+    char *target_size;  // size such as "90MB" or "0.35x"; NULL: not given
+    /* Members that commands set, and users cannot: */
+    bool survey;        // measures the loss of each candidate, and writes no output
+    bool measure;       // runs the whole model to measure its experts, and removes none
+    const char *chosen; // view: recipe that replaces `recipe` and `scheme`, after schemes were
+                        // chosen; NULL: none
+    const struct osh_mixed *mixed; // view: chosen schemes of `chosen`, for the report
+    /* Smallest --host-memory for the evaluations before and after the run; 0: there are none. */
     int64_t others_host;
-    const char *others; // view: text for messages that names the pass with this need, such as "the
-                        // effects of 9 units are measured"
+    const char *others; // view: text for messages that names the evaluation, such as "the effects
+                        // of 9 units are measured"
 } osh_options;
 extern const osh_field osh_option_fields[];
-bool osh_scratch_is_packed(const osh_options *o); // values on the disk are compressed
-/* Sets one option of a table from its text. The name may have underscores or dashes; a list grows
- * by items. The struct must be filled with osh_fields_default first and freed with
- * osh_fields_deinit. If `given` is not NULL, an option that is no list and was set before is
- * refused; if it is NULL, the last value counts. */
+bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
+/* Sets one option of a table from a text. The name may have underscores or dashes. A list gets a
+ * further item. The caller fills `object` with osh_fields_default before, and frees it with
+ * osh_fields_deinit. If `given` is not NULL, setting an option twice is an error, except for lists.
+ * If `given` is NULL, the last value counts. */
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
-/* Arguments of LLM Compressor's oneshot() that are no options here. `values` lists the accepted
- * values, for which this program does the same without the argument (NULL: any, "": none); `doc`
- * gives the reason. osh_option_python returns OK for these values. For other values the error tells
- * what to do instead. */
+/* Arguments of LLM Compressor's oneshot() that this program does not have. `values` lists the
+ * accepted values, which do not change what this program does (NULL: all, "": none). `doc` gives
+ * the reason. osh_option_python returns OSH_OK for accepted values. For other values it fails, and
+ * the message tells what to do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 

@@ -1,5 +1,5 @@
-/* options_python.c - handles arguments of LLM Compressor's oneshot() that are no options here. A
- * value is accepted if this program does the same without the argument. For any other value the
+/* options_python.c - handles arguments of LLM Compressor's oneshot() that this program does not
+ * have. A value is accepted if it does not change what this program does. For other values the
  * error tells what to do instead. */
 #include <string.h>
 #include <strings.h>

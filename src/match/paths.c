@@ -1,4 +1,4 @@
-/* paths.c - checks the paths of a job before it writes anything. */
+/* paths.c - checks the paths in the options of a job before the job writes anything. */
 #include "match/paths.h"
 
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include "base/inode.h"
 #include "base/made.h"
 
-typedef struct place { // a path in an option
+typedef struct place { // a path that an option gives
     osh_path_use use;
     const char *path; // view
-    char shown[80];   // option for messages, such as "--log-file"
+    char shown[80];   // name of the option for messages, such as "--log-file"
 } place;
 
 static bool is_written(osh_path_use use)
@@ -22,14 +22,15 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE;
 }
 
-static bool paths_same_file(const char *a, const char *b) // follows links; both paths exist
+static bool paths_same_file(const char *a, const char *b) // follows links; false if one path does
+                                                          // not exist
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Sets *one to true if both paths are the same file. If they do not exist yet, upper and lower case
- * count as equal, because some file systems do not distinguish them. */
+/* Sets *one to true if both paths name the same file. Files that do not exist yet are compared by
+ * name, without regard to case, because some file systems ignore the case. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
@@ -37,7 +38,8 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     struct stat st;
     bool there = !stat(a, &st);
     *one = there && !S_ISCHR(st.st_mode) &&
-           paths_same_file(a, b); // allowed: several options may write to /dev/null
+           paths_same_file(a, b); // a character device is allowed: several options may write to
+                                  // /dev/null
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
     OSH_TRY(osh_path_real(cx, &y, b));
@@ -55,8 +57,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Checks the files of a directory that the job reads: such files may be links, or have several
- * names. */
+/* Fails if a file of directory r, which the job reads, is the file that w writes. This finds links
+ * and second names of files. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;

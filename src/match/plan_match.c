@@ -1,6 +1,5 @@
-/* plan_match.c - matches modules with schemes (as compressed-tensors does), decides which
- * statistics they need, and makes the config: the generated ignore list and the top-level format.
- * It also runs vLLM's lookup on the config. */
+/* plan_match.c - matches modules with schemes (as compressed-tensors does), finds the statistics
+ * that they need, and makes the output's config. It also checks the config with vLLM's lookup. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +21,8 @@ static void plan_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
     osh_free(cx, cs->c);
 }
 
-/* Adds a module with this name of n bytes, class, tensor and graph module. */
+/* Adds a module whose name is the first n bytes of `name`. Class, tensor and graph module are taken
+ * from `as`. */
 static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
                                    osh_plan_module as)
 {
@@ -36,7 +36,7 @@ done:
     return rc;
 }
 
-/* True for a 2-D floating-point `weight`. *n becomes the length of its module's name. */
+/* True if the tensor is a 2-D floating-point `weight`. *n: length of the module's name. */
 static bool weight_is_module(const osh_st_entry *e, size_t *n)
 {
     *n = strlen(e->name);
@@ -46,9 +46,9 @@ static bool weight_is_module(const osh_st_entry *e, size_t *n)
     return true;
 }
 
-/* Adds modules that the architecture's template does not have, for example MTP heads. Such modules
- * are copied. They must be in the ignore list, so that a loader that has these modules does not
- * look for quantized weights. */
+/* Adds the modules that the architecture's template does not have, such as MTP heads. Their weights
+ * are copied. The ignore list must have them, so that a loader with these modules does not look for
+ * quantized weights. */
 static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -82,13 +82,12 @@ done:
     return rc;
 }
 
-/* True for a router. A router is not a Linear, but loaders treat it as a Linear
- * (compressed-tensors' get_vllm_module_type). Therefore routers are never quantized and are in the
- * ignore list. */
+/* True for a router. Loaders treat a router as a Linear (compressed-tensors' get_vllm_module_type),
+ * although it is none. Therefore routers are never quantized, and the ignore list has them. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-/* Adds a head without a tensor, which loaders treat as a Linear. A tied head may be quantized by
- * name; a head that is not quantized is in the ignore list. */
+/* Adds a head that has no tensor, because loaders make a Linear of it. A tied head may be quantized
+ * if a target names it. Otherwise the ignore list has the head. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -97,7 +96,7 @@ static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, co
     for (int64_t i = 0; i < cs->n; i++)
         if (cs->c[i].module >= 0 &&
             p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
-            goto done; // the head is tied
+            goto done; // the graph already has the tied head
     OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
                 (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
     osh_plan_module *c = &cs->c[cs->n - 1];
@@ -119,7 +118,8 @@ static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const os
         if (mod->node < 0 ||
             (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
             continue;
-        if (g->headless && mod->node == g->head) continue; // see modules_add_missing_head
+        if (g->headless && mod->node == g->head) continue; // modules_add_missing_head adds this
+                                                           // head
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
                                  (osh_plan_module){.cls = router ? "Linear" : mod->cls,
@@ -133,7 +133,7 @@ done:
     return rc;
 }
 
-/* Adds a module of a model without a graph. The kind of the module is found by name, shape and bias
+/* Adds a module of a model without a graph. Name, shape and bias tell the kind of the module
  * (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_st_entry *e, size_t n, int64_t tensor)
@@ -172,7 +172,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // take: the group owns the name now
+    to->group_name = name; // take: the group owns the name
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -185,7 +185,8 @@ done:
     return rc;
 }
 
-/* Collects the groups of all modifiers. A group keeps its name if no other group has it. */
+/* Collects the groups of all modifiers that quantize. The groups get new names if several modifiers
+ * have groups. first_of[m]: index of the first group of modifier m. */
 static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
 {
     osh_status rc = OSH_OK;
@@ -217,8 +218,8 @@ done:
     return rc;
 }
 
-/* True if a target names the module: by its name, by a regex with its last part, or, for an
- * embedding, by its class. */
+/* True if a target of the modifier names the module: if it contains the last part of the module's
+ * name or, for an embedding, equals the class. */
 static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
     const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
@@ -231,7 +232,7 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Refuses a target that is exactly the name of a module that stays dense, because no loader would
+/* Fails if a target is exactly the name of the module, which stays dense, because loaders would not
  * look for quantized weights there. */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
@@ -246,8 +247,8 @@ done:
     return rc;
 }
 
-/* Matches the name that the module has in transformers, because a recipe may use it. *hit >= 0: the
- * module is ignored. */
+/* Matches the module's name in transformers, which a recipe may use. Sets *hit >= 0 and *scheme =
+ * -1 if the module is ignored, else *scheme if a target matches. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {
@@ -355,7 +356,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
         l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    /* If false, refuse_groups fails later. */
+    /* if false, refuse_groups fails later */
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
     if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
@@ -365,13 +366,14 @@ done:
     return rc;
 }
 
-/* Drops groups that match no module, as compressed-tensors does; they are not written. */
+/* Drops the groups that match no module, as compressed-tensors does. Dropped groups are not
+ * written. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is always used; if
-                                                        // it were not, it would have been refused
+        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is always used;
+                                                        // unused ones were refused before
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             if (i >= p->n_kept_schemes)
@@ -391,8 +393,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Counts the matches of an ignore list among all modules, even modules that no target matches: a
- * recipe for the MLPs may ignore "lm_head". */
+/* Looks up all modules in the ignore list of the modifier, also modules that no target matches: a
+ * recipe for the MLPs may ignore "lm_head". The matcher counts the hits. */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -410,8 +412,8 @@ done:
     return rc;
 }
 
-/* Returns a hint for a target that matches nothing: the module or class with the most similar name.
- * If the target is the end of a module's name, the hint is a regex. */
+/* Returns a hint for a target that matches nothing: the most similar name of a module or class. If
+ * the target is the end of a module's name, the hint is a regex for it. */
 static const char *near_module(osh_near *near, char room[240], const char *text,
                                const osh_plan_modules *cs)
 {
@@ -437,9 +439,11 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // index in the matcher, which has each target only once
+        size_t k = 0; // index in the matcher, which has equal targets only once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
-        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c handles it
+        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
+                                                                               // group for
+                                                                               // attention
         const osh_strs none = {0},
                        *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
         for (size_t i = 0; i < targets->n; i++) {
@@ -460,8 +464,8 @@ done:
     return rc;
 }
 
-/* Fails because groups do not divide the columns of a module. The message lists the sizes that
- * divide the columns of all modules of its scheme. */
+/* Fails because the columns of a module are not a multiple of the group size. The message lists
+ * group sizes that fit all modules of the scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -471,7 +475,7 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_li
     osh_buf_init(&sizes, 0);
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].scheme == l->scheme)
-            for (int64_t n = p->linears[i].I; n;) { // computes the greatest common divisor
+            for (int64_t n = p->linears[i].I; n;) { // greatest common divisor of all I
                 int64_t rest = common % n;
                 common = n, n = rest;
             }
@@ -495,8 +499,8 @@ done:
     return rc;
 }
 
-/* Marks the modules that --only does not name. If such a module is quantized in the source, it
- * stays as it is. */
+/* Sets `left` for the modules that --only does not name. If the source quantizes such a module,
+ * sets `scheme` to the group that it keeps. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -513,8 +517,8 @@ done:
     return rc;
 }
 
-/* Refuses modules that --only names but the recipe leaves dense: they are read dequantized, so they
- * would be neither copied bit for bit nor quantized. */
+/* Fails if --only names a module that the source quantizes and the recipe leaves dense. Such a
+ * module is read dequantized, so it can be neither copied bit for bit nor quantized. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
                                       const osh_plan_modules *cs)
 {
@@ -552,8 +556,8 @@ done:
     return rc;
 }
 
-/* Moves the Linears that are not in the graph before all others, which are in the order of their
- * nodes. */
+/* Moves the Linears that are not in the graph before all others. The others are in the order of
+ * their nodes. */
 static osh_status linears_order(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -570,10 +574,10 @@ done:
     return rc;
 }
 
-/* Warns of experts whose output transformers would not load, or would load wrongly. */
+/* Warns about quantized experts that transformers does not load, or loads wrongly. */
 static void warn_experts(osh_ctx *cx, const osh_matching *p)
 {
-    int warned = -1; // scheme of the last warning
+    int warned = -1; // index of the last scheme with a warning
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index <= warned || !osh_expert_prefix(l->name)) continue;
@@ -622,7 +626,7 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own; a tied head has the reason of the embedding
+    const char **why = NULL; // own [source tensors]; a tied head has the reason of the embedding
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

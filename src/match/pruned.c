@@ -1,6 +1,6 @@
-/* pruned.c - matches Linears with the targets of pruning modifiers. As in LLM Compressor
- * (sgpt_base.py) the targets name modules, and every Linear inside of such a module is pruned. A
- * list of sparsities has one value for each module that the targets name, in the model's order. */
+/* pruned.c - finds the Linears that pruning modifiers match. As in LLM Compressor (sgpt_base.py),
+ * the targets name modules, and every Linear inside such a module is pruned. A list of sparsities
+ * has one value for each module that the targets name, in the order of the model. */
 #include "match/pruned.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* Finds the module that a target of the modifier names and that is, or contains, the module `name`.
- * *len: length of the found module's name; 0: there is none. */
+/* Finds the module that a target of the modifier matches, and that is or contains of->name. *len:
+ * length of the module's name, which begins of->name; 0: none. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)
@@ -41,8 +41,8 @@ done:
     return rc;
 }
 
-/* Returns OWL's sparsity of the decoder layer that contains the module. Before the layers are
- * measured, all layers have the same sparsity. */
+/* Sets *out to OWL's sparsity of the decoder layer that contains the module. If the layers are not
+ * measured yet, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
 {
@@ -73,7 +73,7 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
 {
     osh_status rc = OSH_OK;
     osh_modifier *mod = &p->in->recipe->modifiers[m];
-    const char *last = NULL; // view: name of the last module that matched
+    const char *last = NULL; // view: name of the last module that a target matched
     size_t n_last = 0;
     int n = 0;
     for (int64_t i = 0; i < n_of; i++) {
@@ -115,7 +115,7 @@ done:
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_map *modules = NULL; // own: modules of the graph
+    osh_map *modules = NULL; // own: name of a module -> index in the graph
     bool any = false;
     for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
     for (size_t m = 0; m < p->in->recipe->n; m++) any |= p->in->recipe->modifiers[m].type->prunes;

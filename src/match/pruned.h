@@ -1,25 +1,24 @@
-/* pruned.h - finds the Linears that a recipe prunes and the sparsity of each. */
+/* pruned.h - finds the Linears that a recipe prunes, and the sparsity of each. */
 #ifndef OSH_PLAN_PRUNED_H
 #define OSH_PLAN_PRUNED_H
 #include "match/matching.h"
 
 typedef struct osh_prunable {
-    const char *name, *cls; // views; cls NULL: no target matches its class
-    bool never;             // true: the module is not pruned even if a target matches it
-    bool unseen;            // true: a forward pass of text does not run the module, so a modifier
-                            // that needs data does not prune it
-    bool unreached;         // result: true if a target names the module but it is not pruned
-                            // because it is `unseen`
-    int modifier;           // result: index of the modifier in the recipe; -1: not pruned
-    double sparsity;        // result
-    int aimed; // result: index, among the modules that the targets name, of the module that
-               // contains this one
+    const char *name, *cls; // views; cls NULL: targets match the name only
+    bool never;             // the module is not pruned even if a target matches it
+    bool unseen;            // a forward pass of text does not run the module, so modifiers that
+                            // need data do not prune it
+    bool unreached;         // result: a target names the module, but it is not pruned because it is
+                            // `unseen`
+    int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
+    double sparsity;        // result: sparsity of the weight
+    int aimed; // result: number of the module around this one that a target names, counted from 0
 } osh_prunable;
 
-/* Sets modifier, sparsity and aimed of the n modules. */
+/* Sets the results of the n modules. */
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n);
 extern const osh_q_scheme osh_pruned_scheme; // scheme of Linears that are pruned and not quantized
-/* Sets the statistics that a Linear needs if this modifier prunes it. Fails if the Linear cannot be
- * pruned. */
+/* Adds the statistics that modifier `pruner` needs to l->wants. Fails if the Linear cannot be
+ * pruned in this way. */
 osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, int pruner);
 #endif

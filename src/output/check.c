@@ -20,22 +20,23 @@ typedef struct reader {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    uint8_t *room; // view: part of `blocks` of the check
+    uint8_t *room; // view: part of check.blocks
 } reader;
 
 struct check {
     const osh_emitter *e; // view
-    uint64_t *sums;       // view: [n_out]
+    uint64_t *sums;       // view: [n_out] results, checksums of the output tensors
     int64_t *order;       // own: output tensors in the order of their bytes in the files
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // start of the next chunk: index in `order`; bytes of this tensor in
-                          // earlier chunks
-    osh_turns turns;      // one turn for each chunk
+    int64_t next, taken;  // position of the next chunk: next: index in `order`; taken: bytes of
+                          // this tensor in earlier chunks
+    osh_turns turns;      // one turn for each chunk, in the order of the chunks in the files
     osh_status rc;        // status of the failed chunk with the lowest ticket
-    const reader *failed; // reader of that chunk; NULL: no chunk failed
-    void *blocks;         // own: buffers of all readers in one block, for pages of 2 MiB (stream.c)
+    const reader *failed; // reader of the failed chunk; NULL: no chunk failed
+    void *blocks;         // own: buffers of all readers; one block, so that the system can map
+                          // pages of 2 MiB
     reader *readers;      // own
     int n_readers;
 };
@@ -58,15 +59,16 @@ static int check_by_offset(const void *x, const void *y, void *plan)
            (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors are first
 }
 
-/* True if no byte of the tensor needs to be read. */
+/* True if the checksum of the tensor is known without a read: the tensor is empty, or early.c has
+ * checked its bytes. */
 static bool check_has_sum(const check *c, int64_t out)
 {
     const osh_st_entry *t = &c->e->plan->manifest.out[out];
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
-/* Gets the next chunk, which is bytes of adjacent tensors. Returns false if there is none. *rc is
- * set for each chunk. */
+/* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if all
+ * chunks are taken. *rc is set only for a chunk: OSH_OK or the status of an interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -79,7 +81,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // cut between two elements
+        if (cut) // end the chunk between two elements
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;
@@ -89,7 +91,8 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     return k->n;
 }
 
-/* Adds the bytes of a chunk to checksums. The thread has the turn. */
+/* Adds the bytes of a chunk to the checksums of its tensors. The caller has the turn of the
+ * chunk. */
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;
@@ -123,8 +126,8 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Waits for the turn of a chunk, adds its bytes, and gives the turn to the next chunk. A failed
- * chunk also does this, because later chunks wait for it. */
+/* Waits for the turn of a chunk, adds its bytes to the checksums, and gives the turn to the next
+ * chunk. A failed chunk also takes its turn, because later chunks wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;
@@ -186,7 +189,7 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     }
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
-    osh_mem_trim(cx); // if the run has copies, stream.c does it too
+    osh_mem_trim(cx); // returns free memory to the system while the readers work
     for (int i = 0; i < c->n_readers; i++)
         if (c->readers[i].running) pthread_join(c->readers[i].thread, NULL);
     if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->cx));

@@ -24,7 +24,8 @@ done:
     return rc;
 }
 
-typedef struct places { // directories of an output; a run makes, replaces and deletes only there
+typedef struct places { // directories of an output; a run creates, replaces and deletes files only
+                        // in these directories
     char *final, *partial, *replaced; // own
 } places;
 
@@ -44,7 +45,7 @@ done:
     return rc;
 }
 
-/* Fails if `path`, the value of the option `what`, is inside one of the directories. */
+/* Fails if `path`, the value of the option `what`, is inside a directory of the output. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};
@@ -52,7 +53,8 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        if (rc) osh_error_clear(cx); // the later opening of the file reports the reason
+        if (rc) osh_error_clear(cx); // ignored, because opening the file later reports the same
+                                     // error
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
                             "%s %s lies in %s, which this run would %s: want another --output",
@@ -61,7 +63,8 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
     return OSH_OK;
 }
 
-/* Checks files of the model that are links, such as those of a cache. */
+/* Fails if a file of the model is a link into a directory of the output. Caches of models have such
+ * links. */
 static osh_status claim_model_links(osh_ctx *cx, const places *p, const char *model)
 {
     osh_status rc = OSH_OK;
@@ -138,7 +141,8 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
                  "no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    if (n == 1 && begun) goto done; // the run has ended before it wrote anything else
+    if (n == 1 && begun) goto done; // the earlier run wrote only its journal, so no other file must
+                                    // be checked
     OSH_TRY(osh_claim_journal(cx, path));
 done:
     osh_strings_free(cx, names, n);
@@ -191,7 +195,8 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     if (!*is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
-    *is = !n || sum == e->replaced_sum; // the manifest is deleted last
+    *is = !n || sum == e->replaced_sum; // the manifest is deleted last, so a directory without
+                                        // files is also part of that output
 done:
     osh_strings_free(cx, names, n);
     return rc;
@@ -248,8 +253,8 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Another directory may have been put at e->partial between the last check and the rename. Such a
- * directory is renamed back. */
+/* Another process may put its own directory at e->partial between the last check and the rename. If
+ * so, this function renames that directory back and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

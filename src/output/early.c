@@ -16,16 +16,18 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-enum { LAG = 32 << 20 }; // bytes; an earlier read would wait for the writeback
+enum { LAG = 32 << 20 }; // bytes between the last write and the read; with fewer, a read waits for
+                         // the writeback
 
 struct osh_early {
     const osh_emitter *e; // view
-    osh_ctx *cx;          // own: of the thread
+    osh_ctx *cx;          // own: context of the thread
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    int64_t n, next, most; // number of tensors queued and read; capacity of the queue
+    int64_t *queue;       // n: queued tensors; next: tensors taken from the queue; most: capacity
+                          // of the queue
+    int64_t n, next, most; // bytes of the queued tensors that were not taken yet
     int64_t behind;       // bytes that are queued and not yet read
     bool *agrees;         // own [n_out]: true if the disk has the bytes that were written
     bool made, running, stop;

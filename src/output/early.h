@@ -5,11 +5,13 @@
 #include "output/emit.h"
 
 typedef struct osh_early osh_early;
-/* Starts the thread. *out stays NULL if the plan does not use it. */
+/* Starts the thread that reads tensors again. *out stays NULL if the plan does not use early
+ * checks. */
 osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e);
 
 
-/* Queues an output tensor that was written and recorded. In all functions below y may be NULL. */
+/* Queues an output tensor that was written and recorded. In all functions below, y may be NULL:
+ * they do nothing, and osh_early_agrees returns false. */
 void osh_early_add(osh_early *y, int64_t out);
 /* Stops and joins the thread. */
 void osh_early_stop(osh_early *y);

@@ -11,8 +11,9 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // limits of the work between two barriers,
-                                                         // which must be checked after a crash
+enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // a barrier is made after this many bytes
+                                                         // or seconds; a crash makes the next run
+                                                         // check the work since the last barrier
 
 /* Fails unless the output directory is absent or empty, or may be replaced. */
 static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
@@ -89,7 +90,7 @@ static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, e->plan, e->journal);
-    if (!rc && e->journal) // a kill may interrupt the removal
+    if (!rc && e->journal) // recorded first, because a kill may interrupt the removal
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
     osh_known_deinit(cx, &k);
@@ -214,7 +215,8 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    if (!l->out.n) return emit_record_linear(cx, e, j); // a survey writes no tensors
+    if (!l->out.n) return emit_record_linear(cx, e, j); // a survey writes no tensors, so only the
+                                                        // result is recorded
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
     int n = osh_cache_leaves(c, &e->plan->match, l), last = l->out.n - (l->out.bias >= 0);
@@ -257,10 +259,10 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
             osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
                 osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed)
-        j.packed[0] = j.result.codes, j.result.codes = NULL; // give: the modifier has already
-                                                             // packed it
+        j.packed[0] = j.result.codes, j.result.codes = NULL; // give: the modifier packed the codes
+                                                             // itself
     rc = osh_emit_push(cx, e, &j);
-    memset(j.packed, 0, sizeof j.packed); // give: also after a failure
+    memset(j.packed, 0, sizeof j.packed); // given to the job, also after a failure
 done:
     osh_mem_use(cx, old);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j.packed[k]);
@@ -293,8 +295,8 @@ done:
     return rc;
 }
 
-/* Records the checksums of source tensors that were read and are in no record yet, because the
- * results so far depend on them. */
+/* Records the checksums of source tensors that were read and have no record yet, because the
+ * results so far depend on these tensors. */
 static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -408,8 +410,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
     return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* Records tensors that were written. Their shards are marked dirty only now, so that a barrier
- * between write and record does not clear the mark. */
+/* Records tensors that were written. Marks the shards dirty only at this point, so that a barrier
+ * between the write and the record does not clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;

@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 
 typedef struct osh_result { // result of a Linear
-    double nmse, objective, nearest; // members of osh_linear_job
+    double nmse, objective, nearest; // results of the solve; osh_linear_job describes these members
     osh_losses losses;
     const char *fallback; // view: of a constant, or of the emitter; NULL: none
     bool done;
@@ -39,7 +39,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
  * contains no finished work or osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
-void osh_emitter_discard(osh_emitter *e); // osh_emitter_free removes the partial directory
+void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
 bool osh_emitter_resumed(const osh_emitter *e);
 bool osh_emitter_holds_work(const osh_emitter *e); // true if something is finished
 

@@ -13,31 +13,36 @@
 #include "output/tuned.h"
 #include "plan/identity.h"
 
-enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
-#define OSH_MARK_NAME "oneshot-report.json" // this file marks a directory that this program made
+enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes that `oneshot verify` reads at once
+#define OSH_MARK_NAME "oneshot-report.json" // report; a directory with this file was made by this
+                                            // program
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
 /* Record types of the journal; docs/how-to/resume.md draws them. If a record changes,
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
-    OSH_REC_IDENTITY = 1, // JSON object: fields of the identity
+    OSH_REC_IDENTITY = 1, // JSON object: fields of the identity of the run
     OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n],
                           // u64 sum of the weight, text fallback ("": none), u32 m, f64 losses[m],
                           // f64 loss of all
-    OSH_REC_COPY,         // u64 output tensor, u64 sum
-    OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written
+    OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
+    OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written, so
+                          // earlier records do not count
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on the disk (~0: none)
-    OSH_REC_BARRIER,      // everything recorded before it is on the disk
+    OSH_REC_BARRIER,      // all earlier records and their bytes are on the disk
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
     OSH_REC_RUN,          // u64 random number that identifies files of this run elsewhere
-    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 sum)*: tensors that were read and are in
-                          // no record above
-    OSH_REC_STAMPS,       // JSON object: stamps of the source's shards, valid from this record on
-    OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is now OUT.oneshot-replaced
-    OSH_REC_DISCARDED,    // earlier records no longer count; their files are being removed
+    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 checksum)*: tensors that were read and
+                          // have no earlier record
+    OSH_REC_STAMPS,       // JSON object: stamps (size, inode, times) of the source's shards;
+                          // replaces earlier stamps
+    OSH_REC_REPLACED,     // u64 checksum of the manifest of the old output, which is renamed to
+                          // OUT.oneshot-replaced
+    OSH_REC_DISCARDED,    // earlier records do not count, because their files are being removed
     OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
-    OSH_REC_CHANGED, // a changed copy: u64 output tensor, u64 sum, u64 sum of the source tensor
+    OSH_REC_CHANGED, // a changed copy: u64 output tensor, u64 checksum, u64 checksum of the source
+                     // tensor
     OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
     OSH_REC_APPLIED       // the tuned tensors are in the output; tuned.c describes the record
 };
@@ -45,7 +50,8 @@ enum {
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1, that is written but not recorded
+    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1, whose bytes are written, but not
+                      // recorded
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH
 } osh_emit_kind;
@@ -53,15 +59,17 @@ typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
     int index;                     // number of the Linear or subgraph
-    int n;                         // for FOLDS: number of subgraphs
-    const osh_schedule *schedule;  // view: for FOLDS: schedule of the traversal that computes them
+    int n;                         // for OSH_EMIT_FOLDS: number of subgraphs
+    const osh_schedule *schedule;  // view: for OSH_EMIT_FOLDS: schedule of the traversal that
+                                   // computes the factors
     osh_linear_job result;         // own: codes and params of a Linear
     osh_tensor *in_scale, *in_zero; // own
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, which the
                                           // caller has allocated
     int64_t out;                   // number of the output tensor of a copy
-    const void *view;              // view: all bytes of a tensor
-    int64_t generation;            // for SUBGRAPH: see osh_emit_subgraph
+    const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
+    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the subgraph's activations on
+                                   // the disk, or -1
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
@@ -74,7 +82,7 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
     pthread_cond_t more, less;   // signalled when a job was added; when a job is done
     osh_emit_job *first, *last;  // own
     int n, n_views;              // n: jobs that are not done, including the current job; n_views:
-                                 // how many of the n jobs have a view
+                                 // jobs among them with a view
     int64_t n_done;
     bool made, running, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped
@@ -83,33 +91,36 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
 struct osh_emitter {
     osh_emit_queue queue;
     osh_early *early;            // own; NULL: the seal reads all tensors
-    bool *taken;                 // own [n_out]: true if written or given to the thread
+    bool *taken;                 // own [n_out]: true if the tensor is written or queued for the
+                                 // emitter's thread
     const osh_plan *plan;  // view
     char *final, *partial; // own: paths of directories
-    char *replaced;        // own: path of the replaced output between the rename and its removal
+    char *replaced;        // own: path of the replaced output between its rename and its removal
     osh_identity *id;      // own
     uint64_t run;          // value of OSH_REC_RUN; 0: none yet
     osh_globals *globals;  // own; NULL: no Linear has a global scale
     osh_journal *journal;  // own
     osh_file **shards;     // own
-    osh_file *dir;         // own: the open partial directory
-    osh_file *old;         // own: the open directory that is replaced; NULL: none
-    osh_edges *edges;      // own: incomplete blocks that several pieces of a shard share
-    uint64_t *sums;        // own [n_out]: checksums
-    bool *written;         // own [n_out]: true if written and recorded
+    osh_file *dir;         // own: partial directory, opened
+    osh_file *old;         // own: directory that is replaced, opened; NULL: none
+    osh_edges *edges;      // own: blocks of the shards' files that were written only in part; a
+                           // later write completes them
+    uint64_t *sums;        // own [n_out]: checksums of the output tensors
+    bool *written;         // own [n_out]: true if the tensor is written and recorded
     atomic_bool *nonfinite; // own [n_out]: true for a copy with a NaN or an infinity
                             // (osh_emit_look)
-    bool *dirty;           // own [n_shards]: true if written since the last barrier
-    osh_stamp *stamps;     // own [shards of the source]: stamps that are valid for the bytes that
-                           // were read
-    bool *told;            // own [tensors of the source]: true if the journal has the checksum
-    int64_t n_looked;      // number of tensors of the source, in the order of reading, for which
-                           // `told` was checked
-    char **fallbacks;      // own: texts of results that come from the journal
+    bool *dirty;           // own [n_shards]: true if the shard was written since the last barrier
+    osh_stamp *stamps;     // own [shards of the source]: stamps (size, inode, times) for which the
+                           // bytes are known
+    bool *told;            // own [tensors of the source]: true if the journal has the checksum of
+                           // the tensor
+    int64_t n_looked;      // the first n_looked source tensors that were read have had `told`
+                           // checked
+    char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes written since the last barrier
     double synced_at;      // osh_now of the last barrier
-    int boundary;          // osh_emit_boundary; -1: none
+    int boundary;          // last subgraph whose activations are on the disk; -1: none
     int64_t generation;
     bool ours;             // the partial directory belongs to this run, which may remove it
     bool looked;           // a Linear without output tensors was recorded (survey)
@@ -117,9 +128,11 @@ struct osh_emitter {
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // the journal has OSH_REC_APPLIED
     int64_t tuned_bytes;   // bytes of the file OSH_TUNED_NAME
-    uint64_t tuned_sum;    // checksum of that file
+    uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
-    bool sealed, replaces, resumed, complete; // complete: only the final name is missing
+    bool sealed, replaces, resumed, complete; // sealed: renamed; replaces: an old output is
+                                              // replaced; resumed: an earlier run is continued;
+                                              // complete: only the rename is missing
 };
 
 /* records.c: computes the checksum of an output tensor from the bytes on the disk. */
@@ -143,8 +156,8 @@ osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, doub
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
 
 
-/* claim.c (its functions change nothing on the disk): fails unless the partial directory is absent,
- * is empty, or has a journal. */
+/* claim.c changes nothing on the disk. Fails unless the partial directory is absent, is empty, or
+ * has a journal. */
 osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
 /* Fails with `code` if the partial directory contains a file that this program did not make. */
 osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
@@ -153,17 +166,18 @@ osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails with `code` if something other than the replaced output of the journal is at
  * e->replaced. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
-/* Fails unless the path is a journal: a file with one name that begins like a journal. */
+/* Fails unless the path is a journal: a regular file with one link that begins like a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
-/* Sets *is to true if e->replaced is the replaced output of the journal, or what remains of it. */
+/* Sets *is to true if e->replaced is the old output that the journal names, also after a part of
+ * its files was deleted. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
-/* Computes the checksum of the manifest in `dir`; 0: there is none. */
+/* Computes the checksum of the manifest in `dir`; 0 if `dir` has no manifest. */
 osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);
-/* Fails if the path of an open file of the output now leads to another file. */
+/* Fails if the path of an open file of the output now names another file. */
 osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e);
-/* Does the same check for the directory that is replaced. */
+/* Fails if the path of the open directory e->old now names another directory. */
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e);
-/* Fails if the final name belongs to another directory than the one that this run wrote. */
+/* Fails if the final name belongs to a directory that this run did not write. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e);
 
 /* check.c: computes checksums [n_out] from the bytes on the disk. Copies the checksums of tensors
@@ -171,9 +185,9 @@ osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums);
 
 
-/* emit_queue.c: starts the thread. It calls `work` for each job. */
+/* emit_queue.c: starts the emitter's thread, which calls `work` for each job. */
 osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work);
-/* Stops the thread after it has done the jobs that wait. */
+/* Lets the thread finish the queued jobs, then stops it. */
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e);
 /* Appends a copy of j to the queue. Takes ownership of the members of j, also after a failure.
  * Waits while the queue is not empty and more host memory is in use than planned. */
@@ -186,13 +200,13 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
 
 /* origin.c: begins to record checksums of the tensors that are read from the source. */
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
-/* Fails if the source is not the one that the journal names. Called after the checksums of the
- * journal were read. */
+/* Fails if the source differs from the source that the journal names. The checksums in the journal
+ * must be read before the call. */
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
 /* Fails if config.json or another side file of the source changed. */
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
-/* Sets *diff (own) to the difference between the source and the source in the manifest of e->final;
- * NULL: none. read_from: stamps in that manifest. */
+/* Compares the source with the source in the manifest of e->final. Sets *diff (own) to a text;
+ * NULL: no difference. read_from: stamps in the manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 
 /* tuned.c: reads a record OSH_REC_TUNED or OSH_REC_APPLIED. */

@@ -55,7 +55,8 @@ static void *queue_writer(void *user)
     return NULL;
 }
 
-/* Waits until a job is done. Returns false if there was none. Used by osh_mem_give. */
+/* Waits until a job is done, so that its memory is free. Returns false if the queue has no jobs.
+ * osh_mem_give calls it. */
 static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;
@@ -104,7 +105,7 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
     *q = (osh_emit_queue){0};
 }
 
-/* Fails with the error of the thread if it had one. The caller holds the lock. */
+/* Fails with the error of the emitter's thread if a job failed. The caller holds the lock. */
 static osh_status queue_failure(osh_ctx *cx, const osh_emit_queue *q)
 {
     return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;

@@ -5,10 +5,11 @@
 #include "base/file.h"
 #include "budget/bands.h"
 
-typedef struct looked { // state of a Linear
-    int64_t left; // in the first Linear of a group: bands of the group that must still be looked at
-    float amax;   // largest magnitude so far
-    int rest;     // bands of this Linear that must still be looked at
+typedef struct looked { // a Linear and the bands in which the largest magnitude is not known yet
+    int64_t left; // in the first Linear of a group: bands of the group not yet searched for the
+                  // largest magnitude
+    float amax;   // largest magnitude of the weight so far
+    int rest;     // bands of this Linear not yet searched for the largest magnitude
 } looked;
 
 typedef struct held_slot {
@@ -22,15 +23,15 @@ _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with 
 struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
-    looked *of;        // own [linears]
-    int *which; // own [n]: Linears in the order of the looks; ~i: this stream does not round Linear
-                // i
+    looked *of;        // own [linears of the plan]
+    int *which; // own [n]: Linears in the order in which they are searched; ~i: this stream
+                // searches Linear i, but does not round it
     int n, next;
-    int64_t n_here;    // bands of Linears that this stream rounds
-    int64_t taken;     // rows of the next Linear that were already taken
+    int64_t n_here;    // bands to search of Linears that this stream also rounds
+    int64_t taken;     // rows of the current Linear whose search has begun
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // number of all slots; of free slots; of slots whose band is
-                                     // being rounded
+    int n_slots, n_free, n_rounding; // n_slots: all slots; n_free: free slots; n_rounding: slots
+                                     // whose band is being rounded
     void *blocks;      // own: memory of all slots
     size_t room;       // bytes of a slot
 };
@@ -40,7 +41,7 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds the Linears that share a scale with `linear` and were not looked at yet. */
+/* Adds the Linears that share a global scale with `linear` and are neither known nor added. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;
@@ -74,7 +75,7 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
 {
     osh_status rc = OSH_OK;
     osh_held *h = NULL; // own
-    bool *here = NULL;  // own [linears]: true if this stream rounds the Linear
+    bool *here = NULL;  // own [linears of the plan]: true if this stream rounds the Linear
     *out = NULL;
     if (!g) goto done;
     OSH_NEW(cx, h, 1);

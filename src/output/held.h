@@ -17,29 +17,31 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // slot in which the band stays; -1: none
+    int slot;         // slot in which the band stays after the search; -1: none
 } osh_held_band;
 
-/* ids [n]: output tensors in the order of their rounding; tensors of no Linear are ignored. *out is
- * NULL if there is nothing to look at. The largest magnitudes are recorded in g, which must outlive
- * *out. */
+/* ids [n]: output tensors in the order in which they are rounded; tensors that belong to no Linear
+ * are ignored. *out is NULL if no band must be searched. The largest magnitudes are recorded in g,
+ * which must outlive *out. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
-/* True if the Linear may be rounded. h NULL: every Linear may. */
+/* True if the global scale of the Linear is known, so that its bands can be rounded. Always true if
+ * h is NULL. */
 bool osh_held_knows(const osh_held *h, int linear);
-/* Gets the next band in which to look for the largest magnitude. If this stream also rounds the
- * band, a slot must be free, unless the rounding of Linear `wanted` waits for the group of the band
- * (-1: no rounding waits). Returns false if there is no band now. */
+/* Gets the next band to search for its largest magnitude. Returns false if no band can be searched
+ * now. A band that this stream also rounds needs a free slot. If the rounding of Linear `wanted`
+ * waits for the group of the band, the search needs no slot (-1: no rounding waits). */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
-/* Returns the memory of a slot: whole blocks, enough for any band. Needs no lock. */
+/* Returns the memory of a slot: whole blocks of the file system, enough for any band. The caller
+ * need not hold the lock. */
 uint8_t *osh_held_room(const osh_held *h, int slot);
 /* Records the largest magnitude `amax` of a band. `from` points to the first row of the band in the
  * memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
-/* Returns the rows of the band that begins with row `first`. NULL: the band is not in memory. The
- * caller gives *slot back after the rounding. */
+/* Returns the rows of the band that begins with row `first` and sets *slot; NULL: the band is not
+ * in memory. The caller gives *slot back after the rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
 void osh_held_give_back(osh_held *h, int slot);
 #endif

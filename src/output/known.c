@@ -21,15 +21,15 @@ void osh_known_deinit(osh_ctx *cx, osh_known *k)
 enum {
     LASTING,
     TEMPORARY
-}; // values of `names`; a side file of the source is LASTING
+}; // values of `names`: files of a finished output, and files that only a running process needs
 
 static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kind)
 {
     return osh_map_put(cx, k->names, name, strlen(name), kind);
 }
 
-/* Adds files that are written under a temporary name first. A killed run may leave such a temporary
- * file. */
+/* Adds the files that the program itself makes. If `temporary` is set, also adds the temporary
+ * names under which they are written, because a killed run may leave such files. */
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
     static const char *const names[] = {
@@ -53,7 +53,7 @@ done:
     return rc;
 }
 
-/* Adds the side files of the source of an earlier run, which its identity names. */
+/* Adds the side files of an earlier run's source, which the identity in its journal names. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
@@ -150,7 +150,7 @@ static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *
                                    const char *name, osh_status code)
 {
     osh_inode at = osh_inode_at(path);
-    if (at.kind == OSH_INODE_NONE) return OSH_OK; // another process has removed it
+    if (at.kind == OSH_INODE_NONE) return OSH_OK; // another process has removed the file
     if (known_has(k, name)) {
         if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) return osh_scratch_check(cx, path);
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
@@ -205,7 +205,7 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
     OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files, so it is removed after
                                     // them
     OSH_TRY(known_remove_file(cx, k, dir, last));
-    rmdir(dir); // fails if there is another file
+    rmdir(dir); // fails if the directory still has a file
 done:
     osh_strings_free(cx, names, n);
     return rc;

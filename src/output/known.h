@@ -8,8 +8,9 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard; // every name of a shard is accepted, because another plan may have other shards
-    bool in_place;   // the run writes to existing files, so a file must not have a second name
+    bool any_shard; // every name of a shard is accepted, because an earlier run may have had other
+                    // shards
+    bool in_place;   // the run writes to these files, so a file must not have a second hard link
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
 /* Lists the files, also temporary ones, that a run of this plan writes into its partial directory.
@@ -22,10 +23,10 @@ osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
 /* Fails with `code` and the path of the first file that is not in the list. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);
-/* Removes all files of the list, `last` after all others, and then the directory if it is empty. If
- * `keep_last` is true, `last` and the directory stay. */
+/* Removes all files of the list in dir, with `last` after all others, then removes the directory if
+ * it is empty. If `keep_last` is true, keeps `last` and the directory. */
 osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
                             bool keep_last);
-/* Removes the temporary files. */
+/* Removes the files of the list that are temporary. */
 osh_status osh_known_remove_temporary(osh_ctx *cx, const osh_known *k, const char *dir);
 #endif

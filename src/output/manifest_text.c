@@ -25,7 +25,7 @@ static int64_t manifest_source(const osh_plan *p, int64_t i)
     return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
-/* Returns how output tensor i is made, and the name of its source. */
+/* Returns the rule by which output tensor i is made, and the name of its source tensor. */
 static const char *manifest_rule(const osh_plan *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->manifest.out_info[i];
@@ -34,7 +34,7 @@ static const char *manifest_rule(const osh_plan *p, int64_t i, const char **sour
     if (o->source < 0 && s == p->match.linears[o->linear].out.bias) return "changed";
     bool kept = o->source < 0 && p->match.linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->match.linears[o->linear].kept)
-        return "quantized"; // it is a scale of a cache
+        return "quantized"; // a scale of the key or value cache
     if (o->source < 0 && !kept)
         return p->match.linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(&p->rewrites, s) || osh_is_tuned(&p->manifest, s) ||
@@ -137,7 +137,7 @@ static osh_status manifest_put_file(osh_ctx *cx, osh_buf *b, const char *dir, co
     uint64_t sum = 0;
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(path)) goto done; // an output with one shard has no index
+    if (!osh_file_exists(path)) goto done; // an output with one shard has no index file
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
     OSH_TRY(osh_buf_printf(cx, b, "%s\n    {", *first ? "" : ","));
     *first = false;
@@ -169,7 +169,8 @@ done:
     return rc;
 }
 
-/* ---- the file, written in pieces, because the text of 20,000 modules has 10 MB ---- */
+/* ---- the manifest file, written in pieces, because 20,000 modules need about 10 MB of text
+ * ---- */
 
 enum { PIECE = 1 << 16 };
 typedef struct writing {
@@ -177,11 +178,11 @@ typedef struct writing {
     const osh_result *results;
     osh_file *f; // view
     int64_t at;  // bytes written to the file so far
-    osh_buf b;   // own: bytes that follow them
-    XXH3_state_t *sum; // own: checksum state of the bytes of the file so far
+    osh_buf b;   // own: text that is not written to the file yet
+    XXH3_state_t *sum; // own: checksum state of all bytes in the file
 } writing;
 
-/* The last member of the manifest, with the checksum of all bytes before it. */
+/* The last member of the manifest is the checksum of all bytes before it. */
 #define SUM_KEY "  \"manifest_xxh3\": \""
 #define SUM_END "\"\n}\n"
 enum { SUM_DIGITS = 16, SUM_BYTES = sizeof SUM_KEY - 1 + SUM_DIGITS + sizeof SUM_END - 1 };

@@ -7,17 +7,18 @@
 #include "plan/identity.h"
 #include "rewrite/manifest.h"
 
-/* Writes the manifest to path, with checksums of e's finished files. Each tensor has one line. */
+/* Writes the manifest to path, with the checksums of the finished files of e. Each tensor has one
+ * line. */
 osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,
                               const osh_result *results);
-/* Reads the manifest in dir. *rest (own) gets all members but the long lists "modules", "tensors"
- * and "folds"; rest may be NULL. `list` has the name of one of these lists and a callback for its
- * items; it may be NULL. */
+/* Reads the manifest in dir. *rest (own) gets all members except the long lists "modules",
+ * "tensors" and "folds"; rest may be NULL. `list` names one of these lists and has a callback for
+ * its items; it may be NULL. */
 osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
                              void *user);
-/* Compares the checksum of the manifest that is its last member with the text before it. *sum:
- * checksum of the text; *said: value of the member; *has: true if the member exists in the form of
- * osh_manifest_write. */
+/* Compares the checksum in the manifest's last member with the text before the member. *sum:
+ * checksum of the text; *said: value of the member; *has: true if the member exists in the form
+ * that osh_manifest_write uses. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
 /* Appends an item for each output tensor to the list "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);

@@ -22,8 +22,8 @@ done:
     return rc;
 }
 
-/* Reads the shard again. Sets *diff (own) to the difference. If there is none, keeps the current
- * stamp for later checks. */
+/* Reads a shard of the source again. Sets *diff (own) to the difference to the first read. If *diff
+ * is NULL, keeps the current stamp of the file for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
@@ -42,7 +42,7 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
     const osh_checkpoint *ck = e->plan->in.ck;
     char *diff = NULL; // own
     for (int s = 0; s < ck->n_shards; s++) {
-        osh_stamp now; // stamp on the disk
+        osh_stamp now; // stamp of the file on the disk
         OSH_TRY(osh_path_stamp(cx, &now, osh_st_path(ck->shards[s])));
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
         if (last)
@@ -115,8 +115,8 @@ done:
     return rc;
 }
 
-/* Records the checksum of a source tensor in the manifest as if the tensor had just been read. It
- * is an osh_json_taken.item. */
+/* Stores the source checksum of a tensor in the manifest, as if the source tensor had just been
+ * read. Has the type of osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const osh_checkpoint *ck = user;
@@ -136,8 +136,8 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums, because nothing was
-                                                       // really read
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums, because the tensors
+                                                       // were not really read
 done:
     return rc;
 }

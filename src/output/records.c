@@ -6,12 +6,13 @@
 #include "base/profile.h"
 #include "output/emit_impl.h"
 
-/* Syncs the shards, then writes the record. If a sync fails, the shard may have lost any page since
- * the last barrier, and a second sync would not report this. So the journal returns to the last
- * barrier. */
+/* Syncs the shards, then writes the record of a barrier. If a sync fails, the shard may have lost
+ * any page since the last barrier, and a second sync does not report the loss. So a failure sets
+ * the journal back to the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
-    osh_status rc = osh_emit_still_held(cx, e); // fails now if the work would be lost
+    osh_status rc = osh_emit_still_held(cx, e); // fails if a file of the output was moved, because
+                                                // its bytes would be lost
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);

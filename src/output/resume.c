@@ -14,7 +14,8 @@
 #include "schedule/tuning.h"
 #include "store/scratch.h"
 
-enum { DIRECT_SHARDS = 256 }; // each needs a second descriptor, and a process may have 1024
+enum { DIRECT_SHARDS = 256 }; // shards opened for O_DIRECT; each has two descriptors, and a process
+                              // may open only 1024
 
 /* Removes the partial directory's files that this program made, and its scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
@@ -25,15 +26,16 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
     OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
     OSH_TRY(osh_scratch_remove(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->journal));
-    if (osh_journal_count(e->journal)) { // the records that name the files become invalid first
+    if (osh_journal_count(e->journal)) { // marks the records invalid before their files are removed
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
     }
     OSH_TRY(
-        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal stays, because
-                                                                       // it is locked
+        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal is kept,
+                                                                       // because it is locked
     OSH_TRY(osh_dir_sync(cx, e->partial));
-    OSH_TRY(osh_journal_clear(cx, e->journal)); // after the files, which its identity names
+    OSH_TRY(osh_journal_clear(cx, e->journal)); // the journal is cleared last, because its identity
+                                                // names the files
 done:
     osh_known_deinit(cx, &k);
     osh_free(cx, scratch);
@@ -104,9 +106,9 @@ done:
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    bool verify;   // the record is after the last barrier, so its bytes must be checked
+    bool verify;   // the record is after the last barrier, so its bytes on the disk must be checked
     int64_t n_bad; // number of records whose bytes were lost
-    bool *lost;    // own [n_out]: true if the record does not count
+    bool *lost;    // own [n_out]: true if the bytes were lost, so the record does not count
 } replay;
 
 /* Sets *ok to true if the output tensors [first, first + n) have the recorded checksums. */
@@ -251,13 +253,14 @@ static void replay_take_void(replay *r, osh_reader *in)
     bool tuned =
         e->tuned.kept &&
         (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
-    if (tuned) e->applied = false; // the file of tuned tensors still has its bytes
+    if (tuned) e->applied = false; // the file of tuned tensors still has the bytes of this tensor
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    e->boundary = -1, e->generation = -1; // later subgraphs start from the token ids
+    e->boundary = -1, e->generation = -1; // without a boundary, later subgraphs are computed again
+                                          // from the token ids
 }
 
 static void replay_take_subgraph(replay *r, osh_reader *in)
@@ -275,7 +278,7 @@ static void replay_take_run(replay *r, osh_reader *in)
     if (!in->bad) r->e->run = run;
 }
 
-/* Returns the last record of a type. NULL: there is none. */
+/* Returns the last record of a type; NULL if the journal has none. */
 static const osh_journal_record *journal_find_record(const osh_journal *j, uint32_t type)
 {
     for (int64_t i = osh_journal_count(j) - 1; i >= 0; i--)
@@ -283,7 +286,7 @@ static const osh_journal_record *journal_find_record(const osh_journal *j, uint3
     return NULL;
 }
 
-/* Returns the value of the last OSH_REC_REPLACED. 0: there is none. */
+/* Returns the value of the last OSH_REC_REPLACED; 0 if the journal has none. */
 static uint64_t journal_find_replaced(const osh_journal *j)
 {
     const osh_journal_record *rec = journal_find_record(j, OSH_REC_REPLACED);
@@ -305,11 +308,12 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_VOID: replay_take_void(r, &in); break;
     case OSH_REC_SUBGRAPH: replay_take_subgraph(r, &in); break;
     case OSH_REC_SOURCES: OSH_TRY(replay_take_sources(cx, r, &in)); break;
-    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume reads the last one
+    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume reads the last stamps
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
-    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has already read it
+    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has already read the
+                                                     // value
     default: in.bad = true;
     }
     if (in.bad || in.left)
@@ -400,8 +404,8 @@ done:
     return rc;
 }
 
-/* Begins a new partial directory. The names of the files are on the disk before a record names
- * them. */
+/* Begins a new partial directory. Syncs the directory first, so that the names of the files are on
+ * the disk before a record names them. */
 static osh_status resume_begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -420,7 +424,7 @@ done:
     return rc;
 }
 
-/* Opens and locks the partial directory. Sets *fresh to true if this call has made it. */
+/* Opens and locks the partial directory. Sets *fresh to true if this call created it. */
 static osh_status resume_enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
 {
     osh_status rc = OSH_OK;
@@ -447,8 +451,8 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    if (!found) e->replaced_sum = 0; // then osh_claim_replaced refuses to remove the only copy of
-                                     // an old output
+    if (!found) e->replaced_sum = 0; // osh_claim_replaced then refuses to remove e->replaced, which
+                                     // may be the only copy of an old output
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
         e->ours = true;
@@ -458,7 +462,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_TRY(resume_open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
     e->ours = true;
-    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the number was lost
+    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the random number was lost
     for (int s = 0; s < e->plan->manifest.n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:

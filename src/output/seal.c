@@ -104,7 +104,7 @@ done:
     return rc;
 }
 
-/* Writes the list of the remaining experts if the recipe asks for it. */
+/* Writes the list of the kept experts if the recipe prunes experts and asks for the list. */
 static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -120,7 +120,8 @@ done:
     return rc;
 }
 
-/* Removes files that killed runs have left: temporary files, and activations that no run used. */
+/* Removes files that killed runs left in the partial directory: temporary files and activations.
+ * Fails if an unknown file remains. */
 static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -153,7 +154,8 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
     if (n) OSH_TRY(osh_known_of_output(cx, &k, e->replaced));
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
     OSH_TRY(
-        osh_dir_sync_above(cx, e->replaced)); // before the journal, which identifies it, is removed
+        osh_dir_sync_above(cx, e->replaced)); // the removal is on the disk before the journal,
+                                              // which identifies the old output, is removed
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
         osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make",
                 e->replaced);
@@ -163,7 +165,8 @@ done:
     return rc;
 }
 
-/* Renames the old output. The journal records this first, for a run that continues. */
+/* Renames the old output to e->replaced. First records its checksum in the journal, so that a
+ * resumed run recognizes the renamed directory. */
 static osh_status seal_put_aside(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -180,8 +183,8 @@ done:
     return rc;
 }
 
-/* The journal is removed last. If the final directory has a journal, an earlier step may not be
- * done. */
+/* Renames the partial directory to the final name and removes the old output. The journal is
+ * removed last: a final directory with a journal shows that an earlier step may not be done. */
 static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -205,7 +208,7 @@ done:
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    if (e->complete) goto done; // an earlier run has checked it
+    if (e->complete) goto done; // an earlier run has checked the output
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
@@ -246,9 +249,9 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_write_report(cx, e, report));
         OSH_TRY(seal_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
-        OSH_TRY(osh_emit_still_held(cx, e)); // checked again after the last writes
-        OSH_TRY(osh_emit_check_source(cx, e, false)); // checked again, because it may have changed
-                                                      // since
+        OSH_TRY(osh_emit_still_held(cx, e)); // checked again after the last writes to the output
+        OSH_TRY(osh_emit_check_source(cx, e, false)); // checked again, because the source may have
+                                                      // changed during the seal
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

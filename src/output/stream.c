@@ -24,8 +24,8 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: open shard of the source
-    int64_t shard;      // number of this shard
+    osh_file *source;   // own: open shard of the source; kept until a band of another shard is read
+    int64_t shard;      // number of the open shard
     uint8_t *in, *out;  // views: parts of stream.blocks
     void *codes;        // own
     double *sums;       // own
@@ -33,24 +33,27 @@ typedef struct worker {
 
 struct stream {
     osh_emitter *e;     // view
-    osh_mem_class class; // class of its memory
-    const int64_t *ids; // view [n]: output tensors; for a Linear its first tensor
-    int64_t n, next;    // next: next index in `ids`
+    osh_mem_class class; // class of the stream's memory
+    const int64_t *ids; // view [n]: output tensors; a Linear is named by its first tensor
+    int64_t n, next;    // n: output tensors; next: index in `ids` of the first tensor without taken
+                        // bands
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // tensor whose bands are being taken; own until its last band is taken
-    osh_item *first, *last;    // own: list of finished tensors
-    osh_held *held;        // own: Linears that must be looked at first; NULL: none
-    pthread_cond_t may_take; // signalled when a band was looked at, or a slot or other memory
-                             // became free
-    int64_t stays, stays_most; // bytes that unfinished Linears keep, and their limit
-    int64_t largest;    // most of these bytes for one Linear
-    osh_turns turns;       // one turn for each band
+    osh_item *now; // tensor whose bands are being taken; the workers own it after its last band is
+                   // taken
+    osh_item *first, *last;    // own: list of finished tensors, which the caller's thread frees
+    osh_held *held;        // own: Linears whose largest magnitude must be found first; NULL: none
+    pthread_cond_t may_take; // signalled when a band was searched, or a slot or other memory became
+                             // free
+    int64_t stays, stays_most; // stays: bytes that unfinished Linears keep in memory; stays_most:
+                               // their limit
+    int64_t largest;    // bytes that the largest Linear keeps in memory
+    osh_turns turns;       // one turn for each band, in the order in which bands are taken
     bool last_one;         // this is the last stream of the run
     int computing, n_computing, n_running;
     osh_status rc;         // status of the failed band with the lowest ticket
     int64_t failed_ticket;
-    const worker *failed;  // worker of that band; NULL: no band failed
+    const worker *failed;  // worker of the failed band; NULL: no band failed
     /* own: buffers of all workers in one block, so that the system can map it with pages of 2 MiB.
      * A request to the disk then names few pages, which makes reads from a virtual disk 2.4 times
      * as fast. */
@@ -61,17 +64,17 @@ struct stream {
 
 typedef struct band {
     osh_item *it;
-    int64_t ticket, first, n; // rows
-    size_t n_out;             // bytes
+    int64_t ticket, first, n; // rows [first, first + n) of the tensor
+    size_t n_out;             // bytes of the output
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // slot in which it is; -1: the band must be read
-    uint8_t *held;            // view: its rows in this slot
+    int slot;                 // slot of held.h that has the rows; -1: the rows must be read
+    uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the Linear that comes next if none of its bands was taken. -1: the next tensor is no
- * Linear. */
+/* Returns the Linear of the next tensor in `ids`. -1: some bands of the current tensor are not
+ * taken yet, or the next tensor is no Linear. */
 static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -88,8 +91,9 @@ static bool stream_has_room(const stream *s, int linear)
            s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
-/* Waits for work. If there is a band to look at, returns true and sets *look. If not, there is a
- * band to round, or no band is left. The caller holds the lock. */
+/* Waits for work. If a band must be searched for its largest magnitude, returns true and sets
+ * *look. If false, a band can be rounded or copied, or no band is left. The caller holds the
+ * lock. */
 static bool stream_wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, osh_status *rc)
 {
     while (!stream_is_empty(s) && !(*rc = osh_check_interrupt(cx))) {
@@ -102,8 +106,8 @@ static bool stream_wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, os
     return false;
 }
 
-/* Gets the next band. For a band to look at, returns true and sets *look; else sets *b. b->it is
- * NULL if no band is left. */
+/* Gets the next band. If the band must be searched for its largest magnitude, returns true and sets
+ * *look. If false, *b is a band to round or copy; b->it is NULL if no band is left. */
 static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_status *status)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +126,7 @@ static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, os
     if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows)
-        s->now = NULL; // give: to the workers that have its bands
+        s->now = NULL; // give: to the workers that process the bands of the tensor
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
@@ -140,8 +144,9 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 
 typedef struct source_part { // rows of a tensor of the source
     const osh_ckpt_tensor *t; // view
-    int64_t first;            // first byte
-    size_t n, element;        // n: bytes; element: alignment that the first byte needs in memory
+    int64_t first;            // first byte of the rows in the tensor
+    size_t n, element;        // n: bytes; element: alignment in bytes that the first byte needs in
+                              // memory
 } source_part;
 
 static source_part band_source_part(const osh_plan *p, const band *b)
@@ -152,7 +157,8 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads rows to `room`, which has whole blocks. *from: the first row, inside of `room`. */
+/* Reads rows to `room`, which has whole blocks of the file system. *from: address of the first row
+ * in `room`. */
 static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                    uint8_t **from)
 {
@@ -172,7 +178,8 @@ static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r,
     OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
-        *from = memmove(room, *from, r->n); // needed if the length of the file's header is odd
+        *from = memmove(room, *from, r->n); // an odd header length in the file leaves the elements
+                                            // unaligned
 done:
     osh_profile_end(cx, scope);
     return rc;
@@ -186,8 +193,8 @@ static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
-                          .keep_w = true, // w must not change, because the checksum of the source
-                                          // is computed from it later
+                          .keep_w = true, // w is kept unchanged, because the checksum of the source
+                                          // is computed from w later
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
     rc = m->type->compress(cx, m, &job, 1, NULL, 0);
@@ -207,8 +214,8 @@ done:
     return rc;
 }
 
-/* Waits until fewer than osh_threads workers compute. The others may wait for the disk at that
- * time. */
+/* Waits until fewer than osh_threads workers compute. Workers that wait for the disk are not
+ * counted. */
 static void stream_begin_work(stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -225,8 +232,8 @@ static void stream_end_work(stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads rows and calls stream_begin_work, also after a failure. It is called before the read if the
- * rows must be decoded, and else after it. */
+/* Reads rows and calls stream_begin_work, also after a failure. Rows that must be decoded are read
+ * after stream_begin_work, because decoding is computation; other rows are read before. */
 static osh_status worker_read_and_begin(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                         uint8_t **from)
 {
@@ -263,7 +270,8 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
 }
 
 /* Adds a band to the checksums, errors and scales of its tensor. Sets *from, *n and *at to the
- * bytes that must be written and their offset. The caller has the turn. */
+ * bytes to write, their number and their offset in the file. The caller has the turn of the
+ * band. */
 static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
     osh_item *it = b->it;
@@ -286,7 +294,7 @@ static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n,
     memcpy(it->tail, *from + *n, it->n_tail);
 }
 
-/* Records the failure with the lowest ticket. The caller holds the lock. */
+/* Records a failed band, unless a band with a lower ticket failed. The caller holds the lock. */
 static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
 {
     if (s->failed && s->failed_ticket < ticket) return;
@@ -294,8 +302,8 @@ static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status r
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits for the turn of a band, adds the band, and gives the turn to the next one. A failed band
- * also does this, because later bands wait for it. */
+/* Waits for the turn of a band, adds the band to its tensor (band_join), and gives the turn to the
+ * next band. A failed band also takes its turn, because later bands wait for it. */
 static void band_take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n,
                            int64_t *at)
 {
@@ -422,7 +430,7 @@ static osh_status stream_worker_open(osh_ctx *cx, worker *w, const osh_band_room
     OSH_TRY(osh_ctx_fork(&w->cx, cx));
     osh_ctx_alone(w->cx);
     osh_mem_use(w->cx, w->s->class);
-    w->s->n_running++; // counted before the thread starts
+    w->s->n_running++; // the thread is counted before it starts
     if ((w->running = osh_thread_start(&w->thread, stream_work, w))) goto done;
     w->s->n_running--;
     rc = osh_fail(cx, OSH_E_NOMEM, "cannot start a thread for bands of tensors");
@@ -439,7 +447,7 @@ static void stream_worker_close(osh_ctx *cx, worker *w)
     osh_free(cx, w->sums);
 }
 
-/* Reports finished tensors to the job and frees them, until no worker runs. */
+/* Passes finished tensors to job->finished and frees them. Returns when all workers have ended. */
 static osh_status stream_follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -494,7 +502,7 @@ static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room
     rc = osh_held_new(cx, &s->held, s->e->plan, s->e->globals, s->ids, s->n);
     if (!rc) s->blocks = osh_alloc(cx, (size_t)most * osh_band_room_blocks(r) + OSH_BLOCK_BYTES);
     if (!rc && !s->blocks) rc = OSH_E_NOMEM;
-    pthread_mutex_lock(&s->lock); // no worker begins before all exist
+    pthread_mutex_lock(&s->lock); // no worker begins before all workers exist
     for (; s->n_workers < most && !rc; s->n_workers++) {
         s->workers[s->n_workers].s = s;
         rc = stream_worker_open(cx, &s->workers[s->n_workers], r);
@@ -506,7 +514,7 @@ static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room
     osh_status followed = stream_follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
-    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // then the caller can read the written tensors
+    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // the caller can then read the written tensors
 done:
     for (int i = 0; i < s->n_workers; i++) stream_worker_close(cx, &s->workers[i]);
     osh_item_free(cx, s->now);
@@ -543,7 +551,7 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales that the stream does not find itself. */
+/* Finds the global scales of Linears whose bands the stream does not search itself. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -574,8 +582,8 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
                         : -1;
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget,
-                                 joint); // an earlier run may have written it, but the look is
-                                         // needed
+                                 joint); // counted even if an earlier run wrote this Linear,
+                                         // because its weight must be searched
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->match.linears[job->linears[i]].out.first;
     }

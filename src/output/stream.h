@@ -21,7 +21,7 @@ typedef struct osh_stream_job {
 } osh_stream_job;
 /* Rounds and emits Linears. */
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job);
-/* Writes the copied tensors that are not yet written. which [n_out of the plan]: true for those to
- * write; NULL: all. */
+/* Writes the copied tensors that are not written yet. which [n_out of the plan]: true for the
+ * tensors to write; NULL: all. */
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

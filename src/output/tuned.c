@@ -18,7 +18,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors that the record will have
+    osh_buf errors; // own: errors of the tuned weights, written to the record
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }
@@ -66,8 +66,8 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(
-        osh_emit_barrier(cx, e)); // so a resumed run does not compare older records with replaced
-                                  // tensors
+        osh_emit_barrier(cx, e)); // a resumed run does not compare records before a barrier with
+                                  // the tensors that replace theirs
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
 done:
@@ -185,8 +185,8 @@ done:
     return rc;
 }
 
-/* Copies the tensor whose head is at *at in the file to its shard, and moves *at to the next
- * one. */
+/* Copies the tensor whose header is at offset *at of the file to its shard. Moves *at to the next
+ * header. */
 static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at,
                                     osh_buf *record)
 {
@@ -247,7 +247,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    if (!e->plan->schedule.tune.steps) { // this run does not tune: another run has made the record
+    if (!e->plan->schedule.tune.steps) { // without tuning in this run, the record belongs to
+                                         // another run
         in->bad = true;
         goto done;
     }

@@ -14,7 +14,7 @@
 
 typedef struct osh_tuned {
     bool known, kept; // known: tuning has ended; kept: the tuned tensors are better and are used
-    double before, after; // KL divergence per token of the rows that are held back
+    double before, after; // KL divergence per token over held-out rows, before and after tuning
     uint64_t n_changed, n_codes;
 } osh_tuned;
 const osh_tuned *osh_emit_tuned(const osh_emitter *e); // view
@@ -28,12 +28,12 @@ typedef struct osh_tuned_writer osh_tuned_writer;
 osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e);
 /* Appends an output tensor. */
 osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const void *data);
-/* Adds the error of a Linear's new weight. */
+/* Adds the relative squared error of a Linear's tuned weight to the record. */
 osh_status osh_tuned_error(osh_ctx *cx, osh_tuned_writer *w, int linear, double nmse);
 /* Closes the file, writes the record, and copies the errors to results [linears]. If t->kept is
  * false, it only removes the file. */
 osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, osh_result *results);
 void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w);
-/* Writes the tuned tensors to the shards if they are kept and were not written yet. */
+/* Writes the tuned tensors to the shards if tuning kept them and they were not written yet. */
 osh_status osh_tuned_apply(osh_ctx *cx, osh_emitter *e);
 #endif

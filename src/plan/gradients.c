@@ -1,5 +1,5 @@
 /* gradients.c - decides whether a survey can use gradients: every op between a Linear and the
- * output head must have one. */
+ * output head must have a gradient. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
@@ -12,8 +12,8 @@ static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, co
     return p->gradients_not ? OSH_OK : OSH_E_NOMEM;
 }
 
-/* Sets seen[v] to true for the outputs of Linears. Sets p->gradients_not if an output has no
- * gradient. */
+/* Sets seen[v] to true for the outputs of Linears. If the gradient of an output cannot be used,
+ * sets p->gradients_not. */
 static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
     const osh_graph *g = p->in.graph;
@@ -32,7 +32,7 @@ static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 static osh_status gradients_check_ops(osh_ctx *cx, osh_plan *p, const bool *seen)
 {
     osh_status rc = OSH_OK;
-    bool *weights = NULL, *in = NULL; // own: all false
+    bool *weights = NULL, *in = NULL; // own: lists in which all entries are false
     OSH_NEW(cx, weights, p->in.graph->n_weights);
     OSH_NEW(cx, in, p->in.graph->n_values);
     osh_back all = {
@@ -48,8 +48,8 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value. The gradient of the value is then the gradient of their
- * inputs. */
+/* True if only Linears read the value, so that the gradient of the value comes from these Linears
+ * alone. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

@@ -1,12 +1,11 @@
-/* gradients.h - decides whether a survey's losses can be weighted by gradients. The gradients show
- * how much the loss of the next token depends on each output of each Linear; eval/gradients.h
- * measures
- * them. */
+/* gradients.h - decides whether gradients can weight the losses that a survey measures. A gradient
+ * shows how much the loss of the next token depends on an output of a Linear; eval/gradients.h
+ * measures gradients. */
 #ifndef OSH_PLAN_GRADIENTS_H
 #define OSH_PLAN_GRADIENTS_H
 #include "plan/plan.h"
 
-/* Called after Linears are matched: sets p->gradients and allocates memory for each Linear, or sets
- * p->gradients_not. */
+/* Sets p->gradients and allocates the sums of gradients of each Linear, or sets p->gradients_not.
+ * Called after Linears are matched. */
 osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p);
 #endif

@@ -1,5 +1,5 @@
-/* identity.c - makes and compares the fields that decide the bytes of an output. A shard is
- * identified by its size and header; its tensors are identified when they are read
+/* identity.c - lists and compares the fields that decide the bytes of an output. A shard is
+ * identified by its size and header. Its tensors are identified when they are read
  * (output/origin.c). */
 #include "plan/identity.h"
 
@@ -23,7 +23,7 @@ void osh_identity_free(osh_ctx *cx, osh_identity *id)
     osh_free(cx, id);
 }
 
-/* Takes ownership of name and value, also on failure. */
+/* Adds a field. Takes ownership of name and value, also on failure. */
 static osh_status identity_add(osh_ctx *cx, osh_identity *id, char *name, char *value, bool here)
 {
     osh_status rc = OSH_OK;
@@ -65,7 +65,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
-    name = value = NULL; // the callee owns them now, also after a failure
+    name = value = NULL; // identity_add owns both, also after a failure
 done:
     osh_free(cx, name);
     osh_free(cx, value);
@@ -102,7 +102,7 @@ done:
     return rc;
 }
 
-/* Adds all files of the source except config.json. */
+/* Adds a field for each shard and each side file of the source, but not for config.json. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -133,7 +133,7 @@ done:
     return rc;
 }
 
-/* Returns a hash of the subgraphs' nodes and names. */
+/* Returns a hash of the first node, number of nodes and name of each subgraph. */
 static uint64_t partition_sum(const osh_plan *p)
 {
     uint64_t h = 0;
@@ -181,7 +181,7 @@ done:
     return rc;
 }
 
-/* Adds the schemes and candidates of a survey, which has no output. */
+/* Adds fields for the schemes and candidates of a survey, which has no output. */
 static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -210,7 +210,7 @@ done:
     return rc;
 }
 
-/* Adds the items of a list, one per line. */
+/* Adds a field whose value has one line for each item of the list. */
 static osh_status identity_add_list(osh_ctx *cx, osh_identity *id, const char *name,
                                     const osh_strs *list)
 {
@@ -251,7 +251,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // without matrix products the bytes are equal on all machines
+        if (!p->in.device) { // matrix products on the host depend on the instruction set
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
@@ -285,7 +285,7 @@ done:
     return rc;
 }
 
-/* Returns the value of the field `name`. NULL: there is no such field. */
+/* Returns the value of the field `name`; NULL: the field does not exist. */
 static const char *identity_value(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)

@@ -1,20 +1,22 @@
-/* marks.h - reads the option --checkpoint. NAME=PATTERN: a record is written when a subgraph that
- * the pattern matches is finished. NAME=FIRST..LAST: a stage with this name, from its first to its
- * last subgraph. */
+/* marks.h - reads the option --checkpoint. NAME=PATTERN writes a record when a subgraph that
+ * matches the pattern is finished. NAME=FIRST..LAST makes a stage with this name, from subgraph
+ * FIRST to subgraph LAST. */
 #ifndef OSH_MARKS_H
 #define OSH_MARKS_H
 #include "plan/plan.h"
 
 typedef struct osh_mark {
-    osh_matcher *match; // own; NULL: this is a stage
+    osh_matcher *match; // own: pattern; NULL: the mark is a stage
     int first, last;    // first and last subgraph of the stage
 } osh_mark;
 
-const char *osh_mark_pattern(const char *item); // view: pattern of NAME=PATTERN, or of an item
-                                                // without NAME
-int osh_mark_name_length(const char *item);     // bytes of NAME; 0: the item has no NAME
-int osh_mark_index(const osh_plan *p, const char *subgraph); // -1: no such subgraph
-/* Sets p->marks. A pattern that matches nothing is an error. */
+const char *osh_mark_pattern(const char *item); // Returns a view: the pattern of NAME=PATTERN, or
+                                                // the whole item if it has no NAME
+int osh_mark_name_length(const char *item);     // Returns the bytes of NAME; 0: the item has no
+                                                // NAME
+int osh_mark_index(const osh_plan *p, const char *subgraph); // Returns -1 if no subgraph has the
+                                                             // name
+/* Sets p->marks from --checkpoint. Fails if a pattern matches nothing. */
 osh_status osh_plan_marks(osh_ctx *cx, osh_plan *p);
 void osh_plan_marks_free(osh_ctx *cx, osh_plan *p);
 #endif

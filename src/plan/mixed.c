@@ -1,9 +1,11 @@
-/* mixed.c - chooses a candidate for each unit. The candidates of a unit on the lower convex hull of
- * (bytes, loss) form a chain of steps, each of which saves less per byte than the previous one. The
- * steps of all units are taken by falling savings per byte while they fit. The bound is the
- * smallest loss of the relaxed problem, in which a unit may be between two candidates: the loss
- * when the first step does not fit, with a fraction of that step. The remaining bytes are used for
- * changes of single units as long as one fits. */
+/* mixed.c - chooses a candidate for each unit. A unit's candidates on the lower convex hull of
+ * (bytes, loss) form a chain of steps; each step saves less loss per byte than the step before it.
+ * Steps of all units are taken in the order of their savings per byte, as long as they fit. Then
+ * single units change their candidate as long as a change fits and saves loss.
+ *
+ * The bound is the smallest loss of the relaxed problem, in which a unit may be between two
+ * candidates: the loss before the first step that does not fit, minus the savings of the fitting
+ * fraction of that step. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -17,10 +19,10 @@
 #include "modifiers/survey.h"
 #include "quant/fusion.h"
 
-/* ---- units ---- */
+/* ---- units: modules that get the same scheme ---- */
 
-/* Returns the length of the part of a name, up to "experts", that all experts of a layer share. 0:
- * the name is not that of an expert. */
+/* Returns the length of the part of an expert's name that all experts of the layer share: up to
+ * "experts". 0: the module is no expert. */
 static size_t experts_prefix(const char *name)
 {
     static const char mark[] = ".experts.";
@@ -29,7 +31,7 @@ static size_t experts_prefix(const char *name)
                ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* Returns the name (own) of the module's unit. NULL: no memory. */
+/* Returns the name (own) of the module's unit; NULL: out of memory. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -82,7 +84,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
 {
     osh_status rc = OSH_OK;
     osh_mixed *m = NULL;  // own
-    osh_map *first = NULL; // own: name and scheme -> index of the unit
+    osh_map *first = NULL; // own: name of the unit and index of the scheme -> index of the unit
     char *name = NULL, *key = NULL; // own
     OSH_NEW(cx, m, 1);
     OSH_NEW(cx, m->units, p->match.n_linears);
@@ -147,9 +149,9 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
     osh_free(cx, m);
 }
 
-/* ---- the choice ---- */
+/* ---- the choice of candidates ---- */
 
-typedef struct step { // from one candidate of a unit to a larger one
+typedef struct step { // change from one candidate of a unit to a larger one
     double per_byte;  // loss that the step saves per byte
     int unit, from, to;
 } step;
@@ -167,12 +169,13 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Lists the candidates on the lower hull, by rising bytes and falling loss. Returns their
- * number. */
+/* Sets `hull` to the candidates of a unit on the lower convex hull of (bytes, loss), in the order
+ * of rising bytes and falling loss. Returns their number. */
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    for (int i = 0; i < u->n; i++) { // candidates of different formats are not sorted
+    for (int i = 0; i < u->n; i++) { // sorts by bytes, because candidates of different formats are
+                                     // not sorted
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
             by_bytes[at] = by_bytes[at - 1];
@@ -199,8 +202,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of one unit: makes the change that saves most and fits. Returns false if no
- * change saves anything. */
+/* Changes the candidate of one unit: the change that fits and saves the most loss. Returns false if
+ * no such change saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
@@ -318,10 +321,10 @@ done:
     return rc;
 }
 
-/* ---- the recipe ---- */
+/* ---- the recipe with the chosen schemes ---- */
 
-typedef struct lists { // targets of each group
-    osh_recipe_group *groups; // own, including names and modules
+typedef struct lists { // targets of each group of the recipe
+    osh_recipe_group *groups; // own, with the names and modules of the groups
     size_t n;
 } lists;
 
@@ -335,8 +338,8 @@ static void lists_deinit(osh_ctx *cx, lists *l)
     osh_free(cx, l->groups);
 }
 
-/* Returns the target (own) of a module. For an expert it is a regex for all experts of the layer
- * with the same leaf, because there are many. NULL: no memory. */
+/* Returns the target (own) of a module; NULL: out of memory. The target of an expert is a regex
+ * that matches the same leaf of all experts in the layer. */
 static char *module_target(osh_ctx *cx, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -356,7 +359,7 @@ static char *module_target(osh_ctx *cx, const char *name)
     return out;
 }
 
-/* Takes ownership of `target`. */
+/* Adds a target to the group. Takes ownership of `target`, also on failure. */
 static osh_status group_add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
 {
     osh_status rc = OSH_OK;
@@ -381,7 +384,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    osh_q_scheme *schemes = NULL; // own; its strings are views
+    osh_q_scheme *schemes = NULL; // own; the strings in the schemes are views
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)
@@ -409,8 +412,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // the last group may be
-                                                                   // incomplete
+    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // after a failure, frees all
+                                                                   // groups, also an incomplete one
     lists_deinit(cx, &l);
     osh_free(cx, schemes);
     return rc;

@@ -1,4 +1,4 @@
-/* place.c - decides whether a calibrated job runs on the host or on a GPU. */
+/* place.c - decides whether a calibrated job runs on the host or on a GPU, and opens the GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,8 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 
 static bool device_is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
-/* Fails if the user has asked for a GPU. If not, the host runs the job. */
+/* Fails if the user asked for a GPU, because `what` is not possible on a GPU. Otherwise returns
+ * OSH_OK, and the host runs the job. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->in.opt->device;
@@ -34,8 +35,8 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
-/* Returns a feature that the job needs and that only the host has. NULL: there is none. `room` is
- * memory for a name. */
+/* Returns the name of a feature that the job needs and that only the host has; NULL: none. `room`:
+ * buffer for the name. *done: verb for the message. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->in.graph;
@@ -79,15 +80,17 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
         p->in.card_model =
-            osh_card_model_find(p->in.opt->device_model); // options.c checks the names of models
+            osh_card_model_find(p->in.opt->device_model); // options.c has checked the name of the
+                                                          // model
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* Fails with the error of osh_cuda_open, which names the missing part. */
+    /* This call fails and names the missing part of the build. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
-    /* Rounding alone takes less time than the copies to the GPU and back. */
+    /* A run that only rounds stays on the host: the copies to the GPU and back need more time than
+     * the rounding. */
     p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
@@ -103,7 +106,8 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: a GPU that is opened only because the user asked for it, and that does no work. */
+    /* own. The GPU does no work. It is opened so that a missing GPU is an error if the user asked
+     * for one. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

@@ -1,4 +1,5 @@
-/* plan.c - opens source, recipe, tokenizer and data, and chooses pipeline, subgraphs and passes. */
+/* plan.c - makes the plan: opens source, recipe, tokenizer and data, and calls the functions that
+ * compute the parts of the plan. */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -57,7 +58,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
         rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
             cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
-        /* Rounding needs no graph (plan_choose_pipeline). */
+        /* An unknown architecture is no error at this point, because rounding needs no graph;
+         * plan_choose_pipeline refuses it if data is needed. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
     }
@@ -65,7 +67,7 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the recipe with the chosen schemes. */
+/* Replaces the recipe by the text in opt->chosen, which has a chosen scheme for each module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -91,7 +93,7 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size write the groups anew, and those of "
                      "attention they do not write: want kv_cache_scheme, or none",
                      m->type->name);
-        m->cache.present = false; // no weight depends on observed ranges of the cache
+        m->cache.present = false; // the weights do not depend on the cache
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
 done:
@@ -140,7 +142,8 @@ done:
     return rc;
 }
 
-/* True if some scheme of the recipe needs statistics. May be called before anything is matched. */
+/* True if the recipe needs statistics of calibration data. May be called before modules are
+ * matched. */
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
@@ -148,8 +151,8 @@ static bool recipe_wants_data(const osh_recipe *r)
     return false;
 }
 
-/* Fails because the recipe needs data and the architecture has no graph. The error of osh_graph_new
- * lists the known architectures. */
+/* Fails because the recipe needs data and the architecture has no graph. The message contains the
+ * error of osh_graph_new, which lists the known architectures. */
 static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -199,7 +202,7 @@ done:
     return rc;
 }
 
-/* Loads the calibration samples. */
+/* Loads the calibration samples with the tokenizer of the model. */
 static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
 {
     osh_status rc = OSH_OK;
@@ -232,14 +235,15 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), o->dataset,
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // no text is read any more
+    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // not needed any more, because all text is
+                                                      // tokenized
 done:
     osh_free(cx, tok_path);
     return rc;
 }
 
-/* Warns of modules that are not compared with the original model, but would be with smaller
- * subgraphs. */
+/* Warns about modules that are not compared with the original model, and that smaller subgraphs
+ * would allow to compare. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -255,8 +259,8 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Plans everything that is known without data: the pipeline (only if to_run is true), and the
- * output tensors. */
+/* Plans all parts that need no data: the output tensors and, if to_run is true, the pipeline and
+ * the subgraphs. */
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
@@ -289,13 +293,14 @@ done:
     return rc;
 }
 
-/* Refuses a name that is too long before any work: the output is built in the same directory under
- * that name with a suffix. */
+/* Fails if the name of the output is too long, before any work. The output is built under this name
+ * with a suffix. */
 static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
     char *final = NULL; // own
-    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // the longest suffix
+    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // leaves room for the longest
+                                                                // suffix
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
     OSH_TRY(osh_path_resolve(cx, &final, output));
@@ -326,11 +331,11 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
         p->budget.memory.load_bytes = osh_mem_held(cx);
     }
-    /* No limit for the plan's own lists; the run is limited to its prediction. */
+    /* The plan's own lists have no limit. The run is limited to the peak that the plan predicts. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
-    OSH_TRY(osh_plan_traversals(cx, p)); // also plans the memory of each
+    OSH_TRY(osh_plan_traversals(cx, p)); // also plans the memory of the run
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);

@@ -15,11 +15,12 @@
 #include "budget/budget.h"
 
 typedef struct osh_traversal { // one traversal of several (traversals.h)
-    osh_schedule schedule; // own: passes, seen, visits and batch_at; all other members are the
-                           // plan's
-    osh_budget budget;     // own: places
-    double work[3];        // work of observing, solving and propagating (osh_cost.work)
-    double seconds;        // measured duration
+    osh_schedule schedule; // own: passes, seen, visits and batch_at; other members are copies of
+                           // the plan's
+    osh_budget budget;     // own: places; other members are copies or views
+    double work[3];        // sums over all subgraphs of the work to observe, solve and propagate
+                           // (osh_cost.work)
+    double seconds;        // measured duration in seconds
 } osh_traversal;
 
 typedef struct osh_plan {
@@ -29,32 +30,33 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    osh_traversal *traversals; // own; `schedule` and `budget` then show the traversal with the
-                               // highest peak; NULL: one traversal for all modifiers
-    int n_traversals;          // 0: one for all modifiers
-    bool gradients;          // a survey weights its losses by gradients
-    char *gradients_not;     // own: reason why the survey does not; NULL: it does, or this is not a
-                             // survey
-    struct osh_mark *marks;  // own: one for each --checkpoint (marks.h)
+    osh_traversal *traversals; // own [n_traversals]; NULL: one traversal for all modifiers. If not
+                               // NULL, `schedule` and `budget` are those of the traversal with the
+                               // highest peak
+    int n_traversals;          // 0: one traversal for all modifiers
+    bool gradients;          // gradients weight the losses of the survey
+    char *gradients_not;     // own: reason why a survey does not use gradients; NULL: gradients are
+                             // used, or the run is no survey
+    struct osh_mark *marks;  // own [number of --checkpoint options] (marks.h)
 } osh_plan;
 
-/* Sets the views between the parts. Must be called for a plan that was copied, or was not made by
- * osh_plan_new. */
+/* Sets the views between the parts of the plan. Must be called after a plan is copied, or made
+ * without osh_plan_new. */
 void osh_plan_join(osh_plan *p);
-const char *osh_plan_pipeline(const osh_plan *p); // name of the pipeline
-/* Plans a run from options, recipe, source and data, before a weight is read. opt must outlive the
- * plan. *out: own. */
+const char *osh_plan_pipeline(const osh_plan *p); // Returns the name of the pipeline
+/* Plans a run from options, recipe, source and data, before a weight is read. *out: own. opt must
+ * outlive the plan. */
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
-/* Makes the plan of a finished output: opt names the source and the output's recipe. It has no
- * data, passes or budgets. */
+/* Makes the plan of a finished output, without data, passes and budgets. opt names the source and
+ * the recipe of the output. */
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 
-/* The text is "cuda" or "cuda:N". */
+/* Sets *ordinal to the number of the GPU in `text`, which is "cuda" (0) or "cuda:N". */
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
-/* Parts of osh_plan_new that are in this folder. */
-osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // place.c: applies --device
-/* Opens the GPU with an arena of the predicted size, or of the budget's size. */
+/* Two functions of place.c that apply the plan to a device. */
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
+/* Opens the GPU with a block of memory of the predicted size, or of the budget's size. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -7,8 +7,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Sets `of` [modifiers] to the traversal of each modifier, or to -1 if it needs no data. Returns
- * the number of traversals. */
+/* Sets of[m] to the traversal of modifier m; -1: the modifier needs no data. Returns the number of
+ * traversals. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -16,9 +16,9 @@ static int traversals_number(int *of, const osh_recipe *r)
     return n;
 }
 
-/* Sets the traversal of a Linear. Up to three modifiers need data for it: its pruner, the modifier
- * of the keys and values whose scales belong to the Linear, and its quantizer. They must have the
- * same traversal. */
+/* Sets l->traversal. Up to three modifiers need data for a Linear: its pruner, the modifier that
+ * quantizes keys and values (if their scales belong to the Linear), and its quantizer. Fails if
+ * they have different traversals. */
 static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -64,7 +64,7 @@ done:
     return rc;
 }
 
-/* Plans a traversal. Its first batches have batch_size samples. */
+/* Plans a traversal. The first attempt uses batches of batch_size samples. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,8 @@ done:
     return rc;
 }
 
-/* Begins a traversal with the data that all traversals share: the cut, and the peak of loading. */
+/* Copies the data that all traversals share to a traversal: the cut into subgraphs, and the peak of
+ * loading. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
     v->schedule = p->schedule;
@@ -94,9 +95,9 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
     v->budget.memory = (osh_memory){.load_bytes = p->budget.memory.load_bytes};
 }
 
-/* Makes schedule and budget of the plan views of the traversal with the highest peak, with the
- * peaks over all. Its bytes read are the sum over all traversals, because each reads its weights
- * anew. */
+/* Makes the plan's schedule and budget copies of the traversal with the highest host peak. Peaks
+ * are the maximum over all traversals. read_bytes is the sum, because each traversal reads its
+ * weights again. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;
@@ -127,7 +128,7 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
-    int *of = NULL, n = 0; // own: [modifiers]
+    int *of = NULL, n = 0; // own: [modifiers] traversal of each modifier
     if (independent) {
         OSH_NEW(cx, of, r->n);
         n = traversals_number(of, r);
@@ -153,7 +154,8 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    bool shown = p->schedule.n_traversals; // true: the plan's lists are views
+    bool shown = p->schedule.n_traversals; // if true, the lists of p->schedule belong to a
+                                           // traversal
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;
         osh_free(cx, s->passes);

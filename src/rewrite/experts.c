@@ -1,4 +1,4 @@
-/* experts.c - removes experts from the checkpoint, the routers and config.json. */
+/* experts.c - removes experts from the checkpoint's tensors, the routers and config.json. */
 #include "rewrite/experts.h"
 
 #include <ctype.h>
@@ -10,14 +10,14 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-typedef struct osh_kept_rows { // rows of a tensor of a router that stay
+typedef struct osh_kept_rows { // state of a virtual tensor that has some rows of a router's tensor
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
 } osh_kept_rows;
-enum { ROUTER_TENSORS = 4 }; // upper bound for the tensors of a layer's router: weight, bias
+enum { ROUTER_TENSORS = 4 }; // upper bound for the number of tensors of a router (weight, bias)
 
-/* Returns the name of the modifier that removes experts, for messages. */
+/* Returns the name of the recipe's modifier that removes experts, for messages. */
 static const char *experts_modifier_name(const osh_rewrites *p)
 {
     size_t m = 0;
@@ -25,7 +25,7 @@ static const char *experts_modifier_name(const osh_rewrites *p)
     return p->in->recipe->modifiers[m].type->name;
 }
 
-/* ---- layers with experts ---- */
+/* ---- finds the layers with experts ---- */
 
 static osh_status experts_add_layer(osh_ctx *cx, osh_rewrites *p, const osh_reap *a,
                                     const osh_node *combine)
@@ -111,7 +111,7 @@ done:
     return rc;
 }
 
-/* ---- the checkpoint without the removed experts ---- */
+/* ---- makes the checkpoint without the removed experts ---- */
 
 static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                  int64_t first, int64_t n)
@@ -120,7 +120,7 @@ static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st
     const osh_kept_rows *r = user;
     size_t element = osh_dtype_bytes(e->dtype),
            each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
-    if (e->ndim < 2) first = 0, n = e->shape[0]; // the whole tensor is one row
+    if (e->ndim < 2) first = 0, n = e->shape[0]; // each element of a bias is a row
     for (int64_t i = 0; i < n; i++)
         OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
                                          (int64_t)each * r->kept[first + i], each));
@@ -130,12 +130,13 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    int64_t *by; // own: for each tensor the argument `by` of osh_checkpoint_hide
-    int64_t n;   // number of tensors before
+    int64_t *by; // own [tensors of the source, with those added]: argument `by` of
+                 // osh_checkpoint_hide
+    int64_t n;   // number of tensors of the source
     int n_rows;
 } renaming;
 
-/* Replaces a tensor of a router by its rows for the remaining experts. */
+/* Replaces a tensor of a router by a virtual tensor that has only the rows of the kept experts. */
 static osh_status router_cut(osh_ctx *cx, renaming *r, const osh_expert_layer *l, int64_t tensor)
 {
     osh_status rc = OSH_OK;
@@ -157,8 +158,8 @@ done:
     return rc;
 }
 
-/* Renames a tensor of an expert by the expert's new number, or hides the tensor if the expert is
- * removed. `rest` is the end of the tensor's name, such as "7.gate_proj.weight". */
+/* Renames a tensor of an expert by the expert's new number. If the expert is removed, hides the
+ * tensor. `rest`: part of the name after ".experts.", such as "7.gate_proj.weight". */
 static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_layer *l,
                                   int64_t tensor, const char *rest)
 {
@@ -167,8 +168,8 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // the tensor belongs to all
-                                                                   // experts
+    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // the name has no number, so the
+                                                                   // tensor belongs to all experts
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
     if (at == n)
@@ -250,7 +251,7 @@ const char *osh_experts_file(const osh_rewrites *p)
     return a ? a->report_path : NULL;
 }
 
-/* Checks that the report has another name than the source files that are copied. */
+/* Checks that no side file of the source has the name of the report. */
 static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const osh_reap *a)
 {
     osh_status rc = OSH_OK;
@@ -303,7 +304,7 @@ osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p)
     OSH_NEW(cx, *out, n);
     for (int i = 0; i < n; i++) (*out)[i] = -1;
     for (int i = 0; i < p->experts->n; i++) {
-        const char *at = p->experts->layers[i].name; // such as "model.layers.3.mlp"
+        const char *at = p->experts->layers[i].name; // a name such as "model.layers.3.mlp"
         while (*at && !(at[0] == '.' && at[1] >= '0' && at[1] <= '9')) at++;
         int64_t layer = *at ? strtoll(at + 1, NULL, 10) : n;
         if (layer < n) (*out)[layer] = p->experts->n_kept;

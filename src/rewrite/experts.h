@@ -1,7 +1,7 @@
-/* experts.h - experts that a recipe removes. The checkpoint is replaced by a view without them
- * before the other parts of the plan are made: the remaining experts are numbered anew, the router
- * keeps only their rows, and config.json has their number. All later readers (the run, a later
- * quantizer, verify) see that model. */
+/* experts.h - removes the experts that a recipe names. Before the other parts of the plan are
+ * made, the checkpoint is changed: the kept experts get new numbers, the router keeps only their
+ * rows, and config.json has their number. The run, a quantizer of the same recipe and `oneshot
+ * verify` read the changed checkpoint. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
@@ -9,34 +9,34 @@
 typedef struct osh_expert_layer {
     char *name;        // own: such as "model.layers.0.mlp"
     char *router;      // own: such as "model.layers.0.mlp.gate"
-    int logits, route; // values of the whole model: output of the router, and weights of the
-                       // experts
-    int *kept;         // own [n_kept]: numbers of the remaining experts, ascending
+    int logits, route; // graph values: output of the router, and weights of the experts for each
+                       // token
+    int *kept;         // own [n_kept]: original numbers of the kept experts, ascending
 } osh_expert_layer;
 
 struct osh_experts {
     osh_expert_layer *layers; // own
-    int n, n_all, n_kept;     // n: number of layers; n_all, n_kept: experts of each layer before
-                              // and after
-    bool known;               // true: `kept` is final; false: `kept` has the first n_kept experts,
-                              // which gives the right sizes
-    const char **dropped; // own [n_dropped]: views of the names of the tensors that are removed
+    int n, n_all, n_kept;     // n: layers with experts; n_all, n_kept: experts of each layer before
+                              // and after the removal
+    bool known;               // `kept` is final; if false, it has the first n_kept experts, so that
+                              // all sizes are right
+    const char **dropped; // own [n_dropped]: views of the names of the removed tensors
     int n_dropped;
-    struct osh_kept_rows *rows; // own: rows of routers that stay
+    struct osh_kept_rows *rows; // own: states of the virtual tensors of routers
 };
-/* Removes the experts. Needs recipe and graph; may replace the graph. If opt->measure is set, no
- * expert is removed. */
+/* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph;
+ * may replace the graph. Removes none if opt->measure is set. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to the number of remaining experts of each decoder layer; -1: all. *out NULL: the
- * recipe removes no expert. */
+/* Sets *out (own) to the number of kept experts of each decoder layer; -1: the layer keeps all.
+ * *out is NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
-/* Prints the numbers of the remaining experts of each layer: a map of lists that is valid YAML and
+/* Prints the numbers of the kept experts of each layer, as a map of lists that is valid YAML and
  * JSON. *out: own. */
 osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
-const char *osh_experts_file(const osh_rewrites *p); // view: name of the output file with this
-                                                     // list; NULL: none
-/* True if the tensor belongs to a router that has lost rows. */
+const char *osh_experts_file(const osh_rewrites *p); // Returns a view: name of the output file with
+                                                     // the kept experts; NULL: none
+/* True if the tensor is the virtual tensor of a router that has lost rows. */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {
     return p->experts && p->in->ck->tensors[tensor].shard < 0;

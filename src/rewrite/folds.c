@@ -1,19 +1,21 @@
-/* folds.c - finds the folds of a recipe's mappings, or infers them from the graph if the recipe has
- * none, and registers known factors. */
+/* folds.c - finds the folds of a recipe, and registers factors when they are known. A mapping of
+ * the recipe names a layer that gives factors (smooth layer) and the layers that take them (balance
+ * layers). If the recipe has no mappings, they are inferred from the graph. */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 
 #include <string.h>
 
-typedef struct found { // one mapping for one layer that gives factors
+typedef struct found { // a mapping applied to one layer that gives factors
     const osh_modifier *m;
-    int modifier, smooth;  // modifier: index in the recipe; smooth: module that gives factors
-    int *takes, n_takes;   // own: modules that take the factors
-    /* Lists that are made once, so that not every mapping searches the whole model: */
-    osh_span *inside;      // own [modules]: a span of modules that contains all modules inside of
-                           // the module
-    int *n_users;          // own [tensors]: number of nodes that use the tensor as a weight
-    bool *hits;            // own [modules]: true for matches inside the current module
+    int modifier, smooth;  // modifier: index in the recipe; smooth: module of the layer that gives
+                           // factors
+    int *takes, n_takes;   // own: modules of the layers that take factors
+    /* Lists that all mappings share, so that a mapping does not search the whole model: */
+    osh_span *inside;      // own [modules]: span of modules that contains all modules inside this
+                           // one
+    int *n_users;          // own [source tensors]: number of nodes that use the tensor as a weight
+    bool *hits;            // own [modules]: true for modules that match a target of the mapping
 } found;
 
 static const osh_node *fold_node(const osh_rewrites *p, int module)
@@ -41,7 +43,7 @@ static bool has_take(const found *f, int module)
     return false;
 }
 
-/* ---- rules of the graph ---- */
+/* ---- checks of the graph ---- */
 
 static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found *f,
                                 const osh_node *n)
@@ -53,7 +55,7 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found 
                     p->in->graph->modules[n->module].name, n->op->name);
 }
 
-/* True if the node reads the elements of the value, and not only its shape. */
+/* True if the node reads the elements of the value. The op zeros reads only the shape. */
 static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
@@ -70,8 +72,8 @@ static bool passes_on(const osh_node *n, int value)
            a->n_heads == a->n_kv_heads;
 }
 
-/* Checks that every reader of the value takes the factors or passes them on. Sets reached [n_takes]
- * to true for the modules of f->takes that were found. */
+/* Checks that every node that reads the value takes the factors or passes them on to its output.
+ * Sets reached[k] to true if module f->takes[k] reads the value. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -93,8 +95,8 @@ done:
     return rc;
 }
 
-/* Refuses a weight that several nodes use, such as a tied embedding: it cannot be changed for one
- * of them only. */
+/* Fails if several nodes use the weight, as for a tied embedding, because a fold changes the weight
+ * for all of them. */
 static osh_status fold_check_alone(osh_ctx *cx, const osh_rewrites *p, const found *f, int weight)
 {
     osh_status rc = OSH_OK;
@@ -113,7 +115,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     const osh_node *s = fold_node(p, f->smooth);
-    bool *reached = NULL; // own: [n_takes]
+    bool *reached = NULL; // own [n_takes]: true for modules that read the value
     const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
@@ -136,9 +138,9 @@ done:
     return rc;
 }
 
-/* ---- one fold ---- */
+/* ---- adds a fold ---- */
 
-/* Returns the scheme of a Linear of the graph. NULL: it stays dense. */
+/* Returns the scheme of a Linear of the graph; NULL: the Linear stays dense. */
 static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p->match, node, 1);
@@ -147,8 +149,8 @@ static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
                : NULL;
 }
 
-/* Refuses weights that an earlier modifier of the recipe quantizes, because they must not change
- * any more. */
+/* Fails if an earlier modifier of the recipe quantizes a weight of the fold, because factors cannot
+ * be folded into codes. */
 static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -181,8 +183,8 @@ done:
     return rc;
 }
 
-/* Keeps the nodes from the layer that gives factors to the last one that takes them in one
- * subgraph. */
+/* Makes sure that the cut keeps all layers of the fold in one subgraph: from the layer that gives
+ * factors to the last layer that takes them. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -190,8 +192,8 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* Lets the fold observe the input of its Linears, and checks that a search is possible for their
- * schemes. */
+/* For a fold whose factors are searched for: sets the value to observe to the input of the Linears,
+ * and checks that the search supports their schemes. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
@@ -241,8 +243,8 @@ done:
     return rc;
 }
 
-/* Sets *all to true if all layers of the mapping are ignored. LLM Compressor skips a mapping only
- * in this case. */
+/* Sets *all to true if `ignore` matches all layers of the mapping. Like LLM Compressor, skips a
+ * mapping only in this case. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -257,8 +259,8 @@ done:
     return rc;
 }
 
-/* True if the mapping is skipped, as in LLM Compressor's AWQ: none of its Linears is quantized, or
- * several heads share the values of an attention. */
+/* True if the mapping is skipped, like in LLM Compressor's AWQ: no Linear that takes factors is
+ * quantized, or its input has another width (query heads share heads of values). */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -292,13 +294,13 @@ done:
 
 /* ---- mappings of the recipe ---- */
 
-typedef struct balance { // targets of a mapping's balance layers
+typedef struct balance { // matchers for the balance layers of a mapping
     osh_matcher **of; // own
     size_t n;
 } balance;
 
-/* Sets `hits` to true for the modules in the current range that one of the targets matches. *all:
- * true if each target matches one. */
+/* Sets f->hits to true for the modules inside module `scope` (-1: all modules) that match a balance
+ * layer. *all: true if each balance layer matches a module. */
 static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
                                const balance *b, int scope)
 {
@@ -321,8 +323,9 @@ done:
     return rc;
 }
 
-/* Finds the balance layers of a smooth layer: they are in the smallest module around it that has a
- * match for each target. This module must not contain another smooth layer. */
+/* Finds the balance layers for smooth layer f->smooth. They are inside the smallest module that
+ * contains the smooth layer and a match for each balance layer. Fails if this module contains
+ * another smooth layer. */
 static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
 {
@@ -388,7 +391,7 @@ done:
     return rc;
 }
 
-/* ---- mappings that the graph shows ---- */
+/* ---- mappings inferred from the graph ---- */
 
 static const char *fold_leaf(const char *name)
 {
@@ -403,7 +406,7 @@ static bool module_in_layer(const osh_graph *g, int module)
     return module >= 0;
 }
 
-/* True for a norm of the residual stream in a decoder layer. */
+/* True if the module is a norm of the residual stream in a decoder layer. */
 static bool is_layer_norm(const osh_rewrites *p, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -414,8 +417,8 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* True if all readers of the module's output are Linears and none is a router. The Linears are
- * added to f->takes. */
+/* True if only Linears read the module's output, and none is a router. Sets f->takes to these
+ * Linears. */
 static bool only_linears(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -431,8 +434,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     return f->n_takes > 0;
 }
 
-/* True for a Linear of a layer whose output reaches exactly one other Linear, through nodes that
- * pass factors on. The other Linear is added to f->takes. */
+/* True if the module is a Linear of a decoder layer whose output reaches exactly one other Linear,
+ * through nodes that pass factors on. Sets f->takes to the other Linear. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -460,9 +463,10 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
     }
 }
 
-/* Infers mappings: norms that feed only Linears, and do so in every layer. A norm before experts is
- * not used, because one factor for all experts costs more than it gains (LLM Compressor does not
- * use it either). In such a model the norms before the MLPs of dense layers are not used either. */
+/* Infers mappings: a norm gives factors if only Linears read its output, in every layer that has a
+ * norm of this name. A norm before experts is not used, because one factor for all experts does
+ * more harm than good (LLM Compressor does not use it either). In such a model, norms of this name
+ * before dense MLPs are not used either. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;
@@ -490,7 +494,7 @@ done:
     return rc;
 }
 
-/* Makes the lists that all mappings use. */
+/* Makes the lists that all mappings share. */
 static osh_status folds_make_lists(osh_ctx *cx, found *f, const osh_rewrites *p)
 {
     osh_status rc = OSH_OK;
@@ -614,7 +618,7 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p->match, f->takes[k]); // at most one Linear
+        int i = osh_first_user(p->match, f->takes[k]); // the weight of at most one Linear
         const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
         b[k] = (osh_balance){.name = l ? l->name : w->name,
                              .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,

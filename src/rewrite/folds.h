@@ -5,37 +5,39 @@
  *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
  *
  * The output of the model stays the same if every reader of the layer's output takes the factors or
- * passes them on. Three ops pass factors on: a scale; a glu, from its input without the activation;
- * and an attention with as many heads of queries as of keys, from its values. Any other reader is
- * an error with its name. */
+ * passes them on. Three ops pass factors on: a scale; a glu, from the input without the activation;
+ * and an attention with as many heads of queries as of keys, from the values. Any other reader is
+ * an error that names the reader. */
 #ifndef OSH_FOLDS_H
 #define OSH_FOLDS_H
 #include "rewrite/rewrites.h"
 
-/* Sets `folds` and `folded`. Needs recipe, graph and Linears. */
+/* Sets p->folds and p->folded. Needs recipe, graph and Linears. */
 osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p);
 void osh_plan_folds_free(osh_ctx *cx, osh_rewrites *p);
-/* Return how the factors are folded into the k-th weight that gives factors, and into a weight that
- * takes them. */
+/* Return how the factors of a fold change its k-th weight: osh_fold_giving for weights that give
+ * factors, osh_fold_taking for weights that take factors. */
 osh_fold_rule osh_fold_giving(const osh_rewrites *p, const osh_fold *f, int k);
 osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k);
-/* Registers the factors in f->s: every weight of the fold that is read from now on has the factors
- * folded in. */
+/* Registers the factors in f->s. All later reads of the fold's weights return weights with the
+ * factors folded in. */
 osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold);
-/* A weight that is not in memory is read in pieces of this number of bytes. */
+/* Size in bytes of the pieces in which the computation of factors reads a weight that is not in
+ * memory. */
 enum { OSH_FOLD_PIECE = 1 << 20 };
-/* True if the factors are found by a search over the inputs of the Linears. f->value is then the
- * input of the Linears, not the output of the layer. */
+/* True if the factors come from a search over the inputs of the Linears. f->value is then the input
+ * of these Linears, and not the output of the layer that gives factors. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
-typedef struct osh_fold_types { // statistics of a fold's value
-    const osh_stat_type *channels, *squares; // squares NULL: not collected
+typedef struct osh_fold_types { // kinds of statistics of a fold's value
+    const osh_stat_type *channels, *squares; // channels: of each channel; squares: Hessian for a
+                                             // search, NULL: none
 } osh_fold_types;
 osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f);
-/* Describes the Linears that take the factors. Called after the graph is cut. *out: own
- * [f->n_takes]. */
+/* Sets *out (own [f->n_takes]) to a description of each Linear that takes the factors. Called after
+ * the graph is cut. */
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
                             const osh_fold *f);
-/* True if the output contains the source tensor with factors folded in. */
+/* True if factors are folded into the source tensor, or if it is rotated. */
 static inline bool osh_is_folded(const osh_rewrites *p, int64_t tensor)
 {
     return p->folded && p->folded[tensor];

@@ -1,6 +1,6 @@
-/* manifest.c - lists every output tensor before any is written: what happens to each source tensor,
- * its file and its offset. Tensors of one module stay in one shard. Inside a shard they are in the
- * order of the safetensors library. */
+/* manifest.c - lists every output tensor before any is written, with its file and offset, and finds
+ * what happens to each source tensor. All tensors of a module are in one shard. Inside a shard,
+ * tensors have the order of the safetensors library. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own: for each source tensor the Linear that replaces it; -1: none;
-                        // BESIDE: a bias that learns
+    int64_t *at_linear; // own [source tensors]: Linear that replaces the tensor; -1: none; BESIDE:
+                        // a learned bias, which is written with its Linear
 } builder;
 enum { BESIDE = -2 };
 
-/* Adds an entry with the dtype and shape of `like`. Takes ownership of `name`. */
+/* Adds an output tensor with the dtype and shape of `like`. Takes ownership of `name`. */
 static osh_status manifest_push(osh_ctx *cx, osh_manifest *p, const builder *b, char *name,
                                 const osh_st_entry *like, osh_out_tensor info)
 {
@@ -69,8 +69,8 @@ done:
     return rc;
 }
 
-/* True if the Linear replaces its own weight. A tied head that is quantized has no tensor in the
- * source: the embedding stays and is no longer tied. */
+/* True if the source has a weight with the Linear's own name. False for a tied head, which uses the
+ * embedding's weight: the embedding stays in the output, and the head gets its own tensors. */
 static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
 {
     const char *name = p->in->ck->tensors[l->tensor].e->name;
@@ -78,8 +78,8 @@ static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
-/* Finds the tied head of the source and the tensor that it shares. *name is NULL if the source has
- * a head of its own, or no head. */
+/* Finds a tied head that has no tensor in the source. Sets *name to its name (NULL: there is none)
+ * and *tensor to the embedding's weight. */
 static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
 {
     osh_missing_head h;
@@ -93,8 +93,8 @@ static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
         *name = h.name;
 }
 
-/* If the embedding is quantized and the tied head stays dense, adds the embedding's dense weight as
- * a tensor of the head. */
+/* If the embedding is quantized and the tied head stays dense, adds the dense weight of the
+ * embedding as a tensor of the head. */
 static osh_status manifest_keep_head(osh_ctx *cx, osh_manifest *p, const builder *b)
 {
     osh_status rc = OSH_OK;
@@ -112,7 +112,7 @@ done:
     return rc;
 }
 
-/* True if this tensor of the output belongs to the output head. */
+/* True if the output tensor belongs to the output head. */
 static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
 {
     const char *tensor = e->name;
@@ -123,9 +123,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* Unties a head that the source ties but also stores, if the output changes the head or the
- * embedding table: a loader would otherwise replace the head by the table. The stored head is
- * used. */
+/* If the source has a tensor for a head that its config ties, a loader replaces that tensor by the
+ * embedding table. Unties such a head in the output's config if the output changes the head or the
+ * table. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;
@@ -141,8 +141,8 @@ static void manifest_untie_stored(osh_manifest *p)
     p->untie |= p->in->ck->config->tie_word_embeddings && stored && changed;
 }
 
-/* Counts the output tensors: copies of source tensors, tensors of Linears, and one for an untied
- * head. */
+/* Sets b->cap to an upper bound for the number of output tensors: copies of source tensors, tensors
+ * of Linears, and one for an untied head. */
 static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
@@ -179,8 +179,9 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the tensors that the source stores
-                                                            // for it are copied
+        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the source stores this tensor in
+                                                            // another form, whose tensors are
+                                                            // copied instead
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
             OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));
@@ -223,8 +224,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns modules to shards in order: a module that does not fit begins a new shard. Returns the
- * number of shards. */
+/* Assigns output tensors to shards in order. If a module does not fit into a shard, it begins the
+ * next one. Returns the number of shards. */
 static int assign_shards(osh_manifest *p)
 {
     int shard = 0;
@@ -243,7 +244,7 @@ static int assign_shards(osh_manifest *p)
     return shard + 1;
 }
 
-/* Sorts the entries of a shard and makes its header and name. */
+/* Sorts the tensors of a shard, and makes the shard's header and name. */
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
@@ -304,7 +305,7 @@ void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match)
     p->n_out = 0, p->n_shards = 0;
 }
 
-/* ---- fates: what happens to source tensors ---- */
+/* ---- fates: quantized, copied or changed ---- */
 
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
 {
@@ -318,7 +319,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Not a copy: the tensor is computed, or is the weight of an untied head. */
+        /* Skips tensors that are computed, and the weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);

@@ -1,4 +1,4 @@
-/* online.c - finds rotations that act while the model runs and inserts them into a graph. */
+/* online.c - finds the rotations that act while the model runs, and inserts them into a graph. */
 #include "rewrite/online.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns a tensor [n, n] of any module for this group and position. -1: there is none. */
+/* Returns a tensor [n, n] of the checkpoint whose name ends with `leaf`; -1: none. All modules of a
+ * group store equal matrices, so any of them may be used. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -56,8 +57,8 @@ static osh_status matrix_find(osh_ctx *cx, const finding *f, int *index,
     osh_online *o = f->o;
     for (*index = 0; *index < o->n_matrices; ++*index) {
         const osh_online_matrix *m = &o->matrices[*index];
-        if (m->group == like->group && m->n == like->n) goto done; // queries and keys share a
-                                                                   // matrix
+        if (m->group == like->group && m->n == like->n) goto done; // queries and keys of a group
+                                                                   // use one matrix
     }
     osh_online_matrix *grown =
         osh_realloc(cx, o->matrices, (size_t)(o->n_matrices + 1) * sizeof *grown);
@@ -69,13 +70,15 @@ done:
     return rc;
 }
 
-typedef struct placing { // a group at one position
+typedef struct placing { // a group of transform_config at one position (input, output, queries,
+                         // keys)
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
 } placing;
 
-/* Adds a rotation for a Linear or an attention if the name or class of its module matches. */
+/* If a target matches the module of the node, adds a rotation of the node's input or output. The
+ * node is a Linear or an attention. */
 static osh_status placing_match_node(osh_ctx *cx, const finding *f, const placing *by, int node)
 {
     osh_status rc = OSH_OK;
@@ -164,7 +167,7 @@ done:
     return rc;
 }
 
-/* Returns an earlier rotation of the same value by the same matrix. -1: none. */
+/* Returns an earlier rotation of the same input value by the same matrix; -1: none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];
@@ -192,7 +195,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_insertion *list = NULL; // own
-    int *weights = NULL;        // own [matrices]: weight of the graph for each
+    int *weights = NULL;        // own [matrices]: weight of the graph for each matrix; -1: none
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);
@@ -210,7 +213,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // give
     }
-    rc = osh_graph_insert(cx, g, list, o->n_turns); // also frees the unused insertions
+    rc = osh_graph_insert(cx, g, list, o->n_turns); // also frees insertions that were not used
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);
     osh_free(cx, list);

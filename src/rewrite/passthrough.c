@@ -1,4 +1,5 @@
-/* passthrough.c - finds the values that use the range of another value, their source. */
+/* passthrough.c - finds the values whose range is not observed, because they use the range of
+ * another value (their source). */
 #include "rewrite/passthrough.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ done:
     return rc;
 }
 
-/* True if --calib-passthrough selects the op. If several items name it, the last one decides. */
+/* True if --calib-passthrough selects the op. The last item with the name of the op decides. */
 static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
@@ -45,7 +46,7 @@ static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
     return on;
 }
 
-/* True if the value is made in the subgraph, or is an input of it. */
+/* True if the subgraph computes the value or has it as an input. */
 static bool value_is_there(const osh_rewrites *p, const osh_subgraph *s, int value)
 {
     int producer = p->in->graph->values[value].producer;
@@ -68,7 +69,7 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* Gives range k of the Linear the range of its source, if the source is in the subgraph. */
+/* Replaces the value of range k of the Linear by its source, if the source is in the subgraph. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);
@@ -81,7 +82,8 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* The source may have another number of heads, or none. */
+    /* A value with one scale for each head does not take the range of its source, because the
+     * source may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

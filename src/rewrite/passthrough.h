@@ -7,12 +7,13 @@
 #define OSH_PASSTHROUGH_H
 #include "rewrite/rewrites.h"
 
-typedef struct osh_inherit { // a value that uses the range of its source
+typedef struct osh_inherit { // a value that uses the range of another value
     int linear;
-    int k;           // index below OSH_RANGED
-    int value, from; // `value` is not observed; its source `from` is observed instead
+    int k;           // index of the range, below OSH_RANGED
+    int value, from; // `from` is observed instead of `value`
 } osh_inherit;
-/* Sets p->inherits. Called after Linears are assigned to subgraphs. */
+/* Sets p->inherits, and the observed values of the Linears. Called after Linears are assigned to
+ * subgraphs. */
 osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *match,
                                 const osh_partition *parts);
 #endif

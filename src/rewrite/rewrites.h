@@ -1,38 +1,38 @@
-/* rewrites.h - changes of a model that keep its function, and removed experts: factors folded into
- * weights, rotations, ranges that are taken from other values. */
+/* rewrites.h - changes of a model before it is quantized. Factors folded into weights, and
+ * rotations, keep the function of the model. Removed experts change it. Ranges of values may be
+ * taken from other values. */
 #ifndef OSH_REWRITES_H
 #define OSH_REWRITES_H
 #include "match/matching.h"
 
-/* Factors that a layer gives to the Linears that read its output (folds.h). */
+/* Factors by which the weights of a layer are divided, and the weights of the Linears that read its
+ * output are multiplied (folds.h). */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    int module, value;  // in the graph: layer that gives the factors; value from whose statistics
-                        // the factors are computed (folds.h)
-    int64_t n;          // number of channels of the layer
+    int module, value;  // module: graph module of the layer that gives factors; value: graph value
+                        // whose statistics give the factors
+    int64_t n;          // number of channels of the layer's output
     int gives[2], n_gives; // weights of the graph that are divided by the factors: weight and bias
                            // of the layer
-    float offset;       // number that the layer adds to its weight when it runs
-    int *takes, n_takes;   // own: weights of the graph that are multiplied by the factors: those of
-                           // the Linears
+    float offset;       // the layer multiplies by weight + offset
+    int *takes, n_takes;   // own: weights of the graph that are multiplied by the factors
     int subgraph;       // index of the subgraph; -1: the graph is not cut
-    float *s;           // own [n]
-    bool known;         // the factors s are known
+    float *s;           // own [n]: factors
+    bool known;         // `s` has the final factors
 } osh_fold;
 
-typedef struct osh_experts osh_experts; // experts.h
-typedef struct osh_rotated osh_rotated; // rotations.h
+typedef struct osh_experts osh_experts; // removed experts (experts.h)
+typedef struct osh_rotated osh_rotated; // rotations of weights (rotations.h)
 typedef struct osh_rewrites {
     const osh_inputs *in;      // view
     const osh_matching *match; // view
-    osh_fold *folds;           // own, in the order in which they are computed
+    osh_fold *folds;           // own, in the order of the recipe and the graph
     int n_folds;
     uint8_t *folded;         // own [tensors of the source]: not 0 if a fold or a rotation changes
                              // the tensor; NULL: none is changed
-    osh_experts *experts;    // own: layers from which experts are removed; NULL: the recipe has no
-                             // such modifier
-    osh_rotated *rotated;    // own: rotations of weights; NULL: the recipe has no such modifier
-    struct osh_inherit *inherits; // own: see passthrough.h
+    osh_experts *experts;    // own: kept and removed experts; NULL: the recipe removes no experts
+    osh_rotated *rotated;    // own; NULL: the recipe has no rotations
+    struct osh_inherit *inherits; // own: values that use the range of another value (passthrough.h)
     int n_inherits;
 } osh_rewrites;
 #endif

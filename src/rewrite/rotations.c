@@ -1,4 +1,5 @@
-/* rotations.c - finds the residual stream in the graph and registers the changes of the weights. */
+/* rotations.c - finds the residual stream in the graph, and registers the changes of the
+ * weights. */
 #include "rewrite/rotations.h"
 
 #include <string.h>
@@ -8,17 +9,18 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // in->graph is replaced if the head is untied
+    osh_inputs *in;  // in->graph is replaced if the head gets its own weight
     const osh_modifier *m;
     const osh_rotate *args;
-    bool *residual; // own [values]: true for the residual stream
-    int *normed;    // own [values]: if the value is the output of a norm of the residual stream:
-                    // node of the norm; else -1
+    bool *residual; // own [graph values]: true for values of the residual stream
+    int *normed;    // own [graph values]: node of the norm if a norm of the residual stream
+                    // computes the value; else -1
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
-    const osh_rotation *r1, *r2; // views; NULL: not in the recipe
+    const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
 } turning;
 
-/* True if the node multiplies its input by a weight [., D]: a Linear, or a router with a weight. */
+/* True if the node multiplies its input by a weight whose columns are the channels of the input: a
+ * Linear, or a router with a weight. */
 static bool reads_by_columns(const osh_node *n)
 {
     return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate");
@@ -37,11 +39,11 @@ static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_no
                     t->m->type->name, turning_module(t, n), n->op->name, why);
 }
 
-/* ---- the residual stream ---- */
+/* ---- finds the residual stream ---- */
 
 static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
 
-/* Marks the Linears that make a value that is added to the residual stream. */
+/* Sets t->outs for the Linears that compute `value`, which is added to the residual stream. */
 static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
 {
     osh_status rc = OSH_OK;
@@ -56,7 +58,8 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         t->outs[at] = true;
     } else if (osh_node_is(n, "scale")) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0] is a number for each token
+    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0] has one number for each token, which the
+                                                 // rotation does not change
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
@@ -99,7 +102,7 @@ done:
     return rc;
 }
 
-/* ---- steps ---- */
+/* ---- registers changes of weights ---- */
 
 static osh_status rotation_add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
 {
@@ -116,7 +119,7 @@ done:
     return rc;
 }
 
-/* Rotates the rows of a Linear's weight, and its bias. */
+/* Rotates the output of a Linear: W -> M^T W, and the same for the bias. */
 static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
                                 const osh_rotation *r)
 {
@@ -151,8 +154,8 @@ done:
     return rc;
 }
 
-/* Registers the changes in LLM Compressor's order: embeddings, norms, R1 of the Linears that write
- * to the stream, R1 of the Linears that read it. */
+/* Registers the changes in the order of LLM Compressor: embeddings and norms, then R1 for the
+ * Linears that write to the residual stream, then R1 for the Linears that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -207,7 +210,7 @@ done:
     return rc;
 }
 
-/* ---- matrices ---- */
+/* ---- makes the matrices ---- */
 
 int64_t osh_head_dim(const osh_graph *g)
 {
@@ -251,15 +254,15 @@ done:
     return rc;
 }
 
-/* ---- checks and preparation ---- */
+/* ---- checks and prepares the model ---- */
 
-/* Refuses weights that no node of the graph uses, such as heads for more tokens and towers, because
- * their modules may also read the stream. */
+/* Fails if the source has a weight that no node of the graph uses (a tower, a head that predicts
+ * further tokens), because its module may read the residual stream. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_rewrites *p = t->p;
-    bool *known = NULL; // own [tensors]
+    bool *known = NULL; // own [source tensors]: true if the graph uses the tensor
     if (p->in->graph->wrapped)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: %s has a tower whose outputs join the residual stream: rotations of such "
@@ -279,9 +282,9 @@ done:
     return rc;
 }
 
-/* Gives a head that uses the embedding's weight a weight of its own, with its own name. If the
- * config ties the head although the source stores a tensor for it, that tensor is used and must be
- * in the output. */
+/* Gives a head that shares the weight of the embedding its own weight, with its own name. If the
+ * config ties the head, but the source has a tensor for it, the tensor is used and is written to
+ * the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -304,7 +307,7 @@ done:
     return rc;
 }
 
-/* Finds the nodes that write to and read the residual stream, then makes transform_config from
+/* Finds the nodes that write to and read the residual stream, and makes transform_config from
  * them. */
 static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
@@ -326,14 +329,16 @@ done:
     return rc;
 }
 
-/* Rotates the weights of Linears whose input or output is rotated while the model runs. */
+/* Rotates the weights of the Linears whose input or output is rotated while the model runs, so that
+ * the function stays the same. */
 static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        if (n->op->attends) continue; // the two matrices cancel each other in the scores
+        if (n->op->attends) continue; // the rotations of queries and keys cancel each other in the
+                                      // scores
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
@@ -366,7 +371,7 @@ static osh_status rotate_model(osh_ctx *cx, turning *t)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
                  t->m->type->name, p->in->ck->dir);
     if (!quip) OSH_TRY(stream_find(cx, t));
-    OSH_TRY(online_nodes_find(cx, t)); // adds tensors to the checkpoint
+    OSH_TRY(online_nodes_find(cx, t)); // adds the tensors of the matrices to the checkpoint
     OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     if (!quip) OSH_TRY(rotate_stream(cx, t));
@@ -387,7 +392,7 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!t.m->type->rotates) continue;
         t.args = t.m->args;
-        OSH_NEW(cx, p->rotated, 1); // at most one: a recipe has only one such modifier
+        OSH_NEW(cx, p->rotated, 1); // once, because a recipe has at most one such modifier
         OSH_TRY(rotate_model(cx, &t));
     }
 done:

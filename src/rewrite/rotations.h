@@ -1,6 +1,6 @@
 /* rotations.h - finds the weights that a recipe's rotations change, and checks that the graph
- * allows it. All changes are known before a weight is read: io/ckpt_changes.c changes each weight
- * when it is read.
+ * allows the changes. The changes are registered before a weight is read. io/ckpt_changes.c changes
+ * each weight when it is read.
  *
  *   R1, a matrix M; the residual stream h becomes h M:
  *     embed_tokens E -> E M     norm: its weight g -> 1
@@ -19,22 +19,23 @@
 #include "rewrite/rewrites.h"
 
 struct osh_rotated {
-    osh_rotation *of; // own: R1 and R2, if the recipe has them
+    osh_rotation *of; // own [n]: R1 and R2, as far as the recipe has them
     const char *names[2];
     int n;
     int n_weights;    // number of weights that R1 and R2 change
     osh_q_transforms transforms; // own: transform_config of the rotations that act while the model
-                                 // runs; empty if there are none
-    osh_online online;           // own: the rotations of `transforms` in the graph
-    bool untied;      // the head was tied in the source
+                                 // runs; empty: none
+    osh_online online;           // own: nodes of the graph for these rotations
+    bool untied;      // the source ties the head, the output does not
 };
-/* Needs recipe and graph; may replace the graph. */
+/* Sets p->rotated, and registers the changes of weights. Needs recipe and graph; may replace the
+ * graph. */
 osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* True if queries and keys are rotated while the model runs. */
 bool osh_online_attends(const osh_rewrites *p);
-/* If rotations act while the model runs, warns which loaders apply them. */
+/* If rotations act while the model runs, logs a warning that names the loaders which apply them. */
 void osh_online_warn(osh_ctx *cx, const osh_rewrites *p);
-int64_t osh_head_dim(const osh_graph *g); // head size of the first attention; 0: none
+int64_t osh_head_dim(const osh_graph *g); // Returns the head size of the first attention; 0: none
 void osh_plan_rotations_free(osh_ctx *cx, osh_rewrites *p);
 static inline bool osh_is_untied(const osh_rewrites *p) { return p->rotated && p->rotated->untied; }
 #endif

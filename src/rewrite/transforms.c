@@ -4,16 +4,19 @@
  *   R1  weight_output of embed_tokens, o_proj, down_proj    weight_input, inverse, of the readers
  *                                                           of the stream
  *   R2  weight_output of v_proj                             weight_input, inverse, of o_proj
- *   R3  q_attn of self_attn                                 k_cache of the same
- *   R4  input of down_proj                                  weight_input, inverse, of the same
- *   v   input of all targets                                weight_input, inverse, of the same
- *   u   weight_output of all targets                        output, inverse, of the same */
+ *   R3  q_attn of self_attn                                 k_cache of self_attn
+ *   R4  input of down_proj                                  weight_input, inverse, of down_proj
+ *   v   input of all targets                                weight_input, inverse, of all targets
+ *   u   weight_output of all targets                        output, inverse, of all targets
+ *
+ * The first column is the name of the group. The other columns are the two positions at which the
+ * group acts; "inverse" means the transposed matrix. */
 #include "rewrite/transforms.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* ---- names ---- */
+/* ---- names of targets ---- */
 
 static bool strs_have(const osh_strs *s, const char *name)
 {
@@ -22,8 +25,8 @@ static bool strs_have(const osh_strs *s, const char *name)
     return false;
 }
 
-/* Adds a target: "re:.*down_proj$" for model.layers.3.mlp.down_proj. A name without a dot is added
- * unchanged. */
+/* Adds a target for a module: "re:.*down_proj$" for model.layers.3.mlp.down_proj. A name without a
+ * dot is added unchanged. */
 static osh_status target_add(osh_ctx *cx, osh_strs *to, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -40,8 +43,8 @@ done:
     return rc;
 }
 
-/* Adds the targets of the marked nodes in the order of the model's modules, except for names that
- * LLM Compressor has in another order. */
+/* Adds targets for the nodes for which `nodes` is true. The names in `first` come first, as in LLM
+ * Compressor; other names have the order of the modules. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};
@@ -54,21 +57,21 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k])))
                 OSH_TRY(target_add(cx, to, m->name));
         }
-    for (int i = 0; i < g->n_nodes; i++) // an attention is a node of a module that contains other
-                                         // modules
+    for (int i = 0; i < g->n_nodes; i++) // an attention belongs to a module that contains other
+                                         // modules, so only its nodes are searched
         if (nodes[i] && g->nodes[i].op->attends)
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
 done:
     return rc;
 }
 
-/* ---- groups ---- */
+/* ---- groups of transform_config ---- */
 
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    bool *values, *contexts, *wide, *attends; // own [nodes]: true for v_proj, o_proj, down_proj,
-                                              // self_attn
+    bool *values, *contexts, *wide, *attends; // own [nodes]: true for v_proj; o_proj; down_proj;
+                                              // attentions
 } grouping;
 
 static osh_status grouping_add(osh_ctx *cx, const grouping *d, const char *name, int64_t block,
@@ -163,7 +166,7 @@ static void grouping_mark_nodes(grouping *d)
     }
 }
 
-/* ---- checks of what loaders can apply ---- */
+/* ---- checks that loaders can apply the rotations ---- */
 
 static osh_status turn_refuse(osh_ctx *cx, const grouping *d, const osh_online_turn *t,
                               const char *why)
@@ -243,14 +246,14 @@ done:
     return rc;
 }
 
-/* ---- tensors ---- */
+/* ---- adds tensors with the matrices ---- */
 
 static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                    int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_online_matrix *m = user;
-    double *row = NULL; // own [n]
+    double *row = NULL; // own [m->n]: one row of the matrix
     if (e->dtype == OSH_F64) {
         osh_rotation_rows(to, &m->r, first, n);
         goto done;

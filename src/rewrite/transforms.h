@@ -5,14 +5,14 @@
 #include "modifiers/rotate.h"
 #include "rewrite/rotations.h"
 
-typedef struct osh_turned { // nodes of the graph that the recipe's rotations need
+typedef struct osh_turned { // nodes of the graph that the rotations of a recipe change
     const char *modifier;
     const osh_rotate *args;
-    const bool *makes; // [nodes]: true for embeddings and for nodes whose output is added to the
-                       // residual stream; NULL: not known
+    const bool *makes; // [nodes]: true for embeddings, and for nodes whose output is added to the
+                       // residual stream; false for all if only V or U is in the recipe
     const bool *reads; // [nodes]: true for nodes that read the residual stream
 } osh_turned;
-/* Sets `transforms` and `online` of p->rotated, and adds the tensors of the matrices to the
- * checkpoint. Refuses rotations that no loader could apply. */
+/* Sets p->rotated->transforms and p->rotated->online, and adds tensors with the matrices to the
+ * checkpoint. Fails if no loader can apply the rotations. */
 osh_status osh_plan_transforms(osh_ctx *cx, osh_rewrites *p, const osh_turned *t);
 #endif

@@ -1,5 +1,5 @@
-/* ahead.c - reads the next weight on a thread. The thread begins to read when the caller has taken
- * the previous weight, so at most two weights are in memory. */
+/* ahead.c - reads the next weight on a thread. The thread begins to read a weight when the caller
+ * has taken the weight before it, so at most two weights are in memory. */
 #include "run/ahead.h"
 
 #include <pthread.h>
@@ -9,13 +9,13 @@
 
 struct osh_ahead {
     const osh_budget *p; // view
-    int *todo;         // own: Linears to read
+    int *todo;         // own [n]: indices of the Linears to read
     int n, taken;
     osh_ctx *cx;       // own: context of the thread
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    osh_tensor *ready; // own: weight of todo[taken], already read
+    osh_tensor *ready; // own: weight of todo[taken]; NULL: not read yet
     bool running, stop;
     osh_status rc;
 };

@@ -1,6 +1,6 @@
-/* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h)
- * instead of solving them. If an earlier run was killed before it had written all Linears of a
- * block, all Linears of the block are learned again, with the same result. */
+/* block.c - learns the codes of a subgraph's Linears from the output of the whole block
+ * (learn/block.h), instead of solving each Linear. A killed run may have written only some Linears
+ * of a block. The resumed run then learns all Linears of the block again, with the same result. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -9,13 +9,13 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    osh_linear_job *jobs; // own [n_learns], each own
-    osh_tensor **dense;   // own [n_learns]: weights before learning
+    osh_linear_job *jobs; // own [n_learns], with own members
+    osh_tensor **dense;   // own [n_learns]: original weights
     double done;          // not used
     double share;         // not used
 } blocked;
 
-/* Reads a sample of a value from the store. It is osh_block.rows. */
+/* Reads a sample of a value from the store. Has the type of osh_block.rows. */
 static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;
@@ -32,7 +32,7 @@ static void blocked_step(osh_ctx *cx, void *user, int64_t t)
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps, 0);
 }
 
-/* Makes a job and a copy of the weight for each Linear that learns. */
+/* Makes a job and a copy of the original weight for each Linear that learns. */
 static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -59,9 +59,9 @@ done:
     return rc;
 }
 
-/* Turns the learned state of Linear k into codes and scales, and emits them. Restores the original
- * weight in memory, because the error is computed from it. Then replaces it by the quantized weight
- * if s->in_memory is set. */
+/* Turns the learned state of Linear k into codes and scales, and emits them. First restores the
+ * original weight in memory, from which the error is computed. If s->in_memory is set, the weight
+ * in memory is then the quantized weight. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -1,18 +1,18 @@
-/* datafree.c - rounds weights without data, tensor by tensor. It needs no graph, so it works on any
- * safetensors checkpoint.
+/* datafree.c - rounds weights without data, tensor by tensor. This needs no graph, so it works for
+ * any safetensors checkpoint.
  *
- * A Linear whose modifier works by rows is processed in bands (output/stream.h). The others form a
- * pipeline: while one Linear is rounded, the next is read, and the previous one is packed and
- * written. */
+ * Linears whose modifier works by rows are processed in bands (output/stream.h). The other Linears
+ * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
+ * packed and written. */
 #include "output/stream.h"
 #include "run/ahead.h"
 #include "run/run.h"
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // pipeline datafree: each Linear is a step of the progress; else all Linears
-                      // are one step
-    double work, all; // sums of osh_cost_of_linear: of Linears that are done, and of all
+    bool all_of_it;   // true: each Linear is a step of the progress (pipeline datafree); false: all
+                      // Linears are one step
+    double work, all; // sums of osh_cost_of_linear: work: Linears that are done; all: all Linears
 } progress;
 
 static void datafree_count(osh_ctx *cx, progress *p, int linear)
@@ -33,7 +33,7 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
-/* Counts a Linear that a stream has rounded. It is osh_stream_job.finished. */
+/* Counts a Linear that a stream has rounded. Has the type of osh_stream_job.finished. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;
@@ -74,7 +74,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) // + 1: sealing the output is a step
+    if (now.all_of_it) // sealing the output is one more step
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));

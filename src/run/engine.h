@@ -12,22 +12,24 @@ typedef struct osh_engine {
     osh_run *r;
     const osh_budget *p;
     osh_weights *w;         // own
-    osh_lanes *lanes;       // own; NULL: nodes never run sample by sample
-    osh_batch *batch;       // own: batch of the current pass; has no values between passes
+    osh_lanes *lanes;       // own; NULL: samples of a batch never run in parallel on one thread
+                            // each
+    osh_batch *batch;       // own: batch of the current pass; without values between passes
     osh_acts *acts;         // own
-    char *dir;              // own: directory of the files with values
-    osh_stats *stats;       // own; NULL: no open statistics
-    osh_folding *folding;   // own: statistics for factors; NULL: not open
-    osh_prefetch *prefetch; // own: weights of the next visit
-    bool *in_memory;        // own [linears]: true if w has the solved weight
-    bool *next;             // own [weights]: true for weights that the next visit loads first
-    int64_t *copy_at;       // own [weights]: output tensor that is a copy of the weight, or -1
-    size_t missed;          // value of osh_arena_missed before the first visit
+    char *dir;              // own: directory of the store's files
+    osh_stats *stats;       // own: statistics that are collected at present; NULL: none
+    osh_folding *folding;   // own: statistics for factors that are collected at present; NULL: none
+    osh_prefetch *prefetch; // own: reader of the weights of the next visit; NULL: none
+    bool *in_memory;        // own [linears]: true if w has the solved weight of the Linear
+    bool *next;             // own [graph weights]: scratch: true for weights to load
+    int64_t *copy_at;       // own [graph weights]: output tensor that is a copy of the weight; -1:
+                            // none
+    size_t missed;          // osh_arena_missed before the first visit
     const osh_step *step;   // view: step of the current pass
-    int index;              // index of the visit
-    int v0, v1;             // [v0, v1) contains the values of the visit's range
-    bool began;             // true: the visit has loaded its first weights
-    bool last;              // true: no later pass of the visit computes the same values again
+    int index;              // index of the current visit
+    int v0, v1;             // [v0, v1) contains all values of the current visit
+    bool began;             // the visit has loaded its first weights
+    bool last;              // no later pass of the visit computes values of this pass again
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)
@@ -42,7 +44,7 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
                            const bool *values);
 osh_status osh_engine_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
 osh_status osh_engine_release(osh_ctx *cx, void *user, int first, int n);
-/* With a device: frees the host copies of the range's weights, except those that wait for a
- * solve. */
+/* With a GPU: frees the host copies of the weights in range r, except copies that a later solve
+ * needs. */
 void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r);
 #endif

@@ -1,5 +1,6 @@
-/* folds.c - collects channel ranges or sums of a layer's output, computes factors from them by the
- * rule or the search of a transform, and folds the factors into weights. */
+/* folds.c - collects statistics of a layer's output (ranges or sums of channels), computes factors
+ * from the statistics by the rule or the search of a modifier, and folds the factors into
+ * weights. */
 #include "run/folds.h"
 
 #include <math.h>
@@ -9,20 +10,19 @@
 
 typedef struct seen { // own: statistics of one fold
     int fold;
-    osh_stat *channels; // osh_stat_channel_range; or osh_stat_channel_sum if the factors are found
-                        // by a search
-    osh_stat *squares;  // osh_stat_hessian; NULL: there is no search
+    osh_stat *channels; // osh_stat_channel_range; for a search: osh_stat_channel_sum
+    osh_stat *squares;  // osh_stat_hessian for a search; NULL: no search
     int64_t n_tokens;
 } seen;
 
 struct osh_folding {
     const osh_budget *plan; // view
     osh_range range;
-    seen *of; // own [n]: only for the folds of the range, in the order of the plan
+    seen *of; // own [n]: one for each fold of the range, in the order of the plan
     int n;
 };
 
-/* Begins the statistics of a fold of the plan. */
+/* Begins the statistics of one fold. */
 static osh_status folding_begin(osh_ctx *cx, osh_folding *f, int fold)
 {
     osh_status rc = OSH_OK;
@@ -77,8 +77,8 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        if (b->first_sample < s->channels->next) continue; // the batch was already added in the
-                                                           // pass of an earlier segment
+        if (b->first_sample < s->channels->next) continue; // an earlier segment's pass has added
+                                                           // this batch
         osh_op_args a = {.in = {x}, .seqs = &b->seqs};
         OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
         s->n_tokens += x->shape[0];
@@ -88,20 +88,21 @@ done:
     return rc;
 }
 
-/* ---- weights, in pieces of rows on all threads ---- */
+/* ---- reads and changes weights in pieces, on all threads ---- */
 
 typedef struct piece_work {
     const osh_budget *p;
-    const osh_tensor *w;  // view; NULL: the weight is read from the checkpoint
-    int64_t tensor, I, n; // I: columns; n: elements
-    int64_t piece;        // elements of a chunk: whole rows if one row fits
-    float *most;          // view: [threads, I]
-    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE] read buffers, if w is NULL
-    osh_fold_rule rule;   // for folding into w
+    const osh_tensor *w;  // view; NULL: pieces are read from the checkpoint
+    int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
+    int64_t piece;        // elements of a piece: whole rows, or a part of a row that is too long
+    float *most;          // view: [threads, I] largest absolute values of the columns
+    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE] buffers for reading; unused if w is not
+                          // NULL
+    osh_fold_rule rule;   // how factors are folded into w
 } piece_work;
 
-/* Reads elements [first, first + n) of a weight of the source, including the factors that are
- * known. */
+/* Reads elements [first, first + n) of a source tensor to `to`, with the known factors folded
+ * in. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -114,7 +115,7 @@ done:
     return rc;
 }
 
-/* Updates row `worker` of `most` with the largest absolute values of a chunk. */
+/* Raises row `worker` of `most` to the largest absolute values of the columns in a piece. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -159,7 +160,7 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* Sets row 0 of `most` [threads, n] to the largest absolute value of each column, over all weights
+/* Sets row 0 of `most` [threads, n] to the largest absolute value of each column over all weights
  * that take the factors. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
@@ -183,7 +184,7 @@ done:
     return rc;
 }
 
-/* Folds the factors into a weight if it is in memory in w. */
+/* Folds the factors into the weight in w. Does nothing if w does not have the weight. */
 static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights *w, int weight,
                             osh_fold_rule rule)
 {
@@ -212,13 +213,13 @@ done:
     return rc;
 }
 
-typedef struct source { // views: weights for a search
+typedef struct source { // views: source of the weights for a search
     const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
 
-/* Reads rows [first, first + n) of the k-th weight that takes the factors. It is
+/* Reads rows [first, first + n) of the k-th weight that takes the factors. Has the type of
  * osh_search.rows. */
 static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
                                    int64_t n)
@@ -240,8 +241,8 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Finds the factors with the smallest error. First divides the sums of |x| by the number of tokens,
- * and multiplies X^T X below the diagonal by 2. */
+/* Searches the factors with the smallest error. Before that, turns the sums of |x| into means over
+ * tokens, and doubles X^T X below the diagonal, as osh_search expects. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -290,7 +291,7 @@ done:
     return rc;
 }
 
-/* Merges the last groups of all statistics. */
+/* Merges the last groups of samples of all statistics. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;
@@ -311,7 +312,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // a search takes time, so it is shown as a part of the solve
+    if (all > 0) // the search is shown as a part of the solve, because it takes time
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {

@@ -1,5 +1,5 @@
-/* folds.h - computes factors between a layer and the Linears that read its output: collects their
- * statistics, computes the factors, and folds them into weights. */
+/* folds.h - computes the factors of folds: collects statistics of a layer's output, computes the
+ * factors, and folds them into weights. */
 #ifndef OSH_RUN_FOLDS_H
 #define OSH_RUN_FOLDS_H
 #include "rewrite/folds.h"
@@ -13,8 +13,8 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f);
 /* A hook of exec.h. `user` is an osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
-/* Computes the factors of the range after all tokens were added, layer by layer. Folds them into
- * the weights that are in w, and into those that are read from the checkpoint later. Records them
- * in the output. */
+/* Computes the factors of the range, fold by fold, after all tokens were added. Folds the factors
+ * into the weights in w, and registers them for weights that are read later. Records them in the
+ * output. */
 osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *f, const osh_weights *w);
 #endif

@@ -1,8 +1,8 @@
-/* loading.c - loads the weights of a visit and releases them after it.
+/* loading.c - loads the weights of a visit, and releases them after the visit.
  *
- * Weights are read from the checkpoint, or come from the prefetch. A weight that stays dense is
- * written to the output as soon as it is loaded. The weight of a solved Linear is read from the
- * output. */
+ * Weights are read from the checkpoint, or were read in advance (prefetch.h). A weight that stays
+ * dense is also written to the output when it is loaded. The weight of a solved Linear is read from
+ * the output. */
 #include "run/engine.h"
 
 #include <string.h>
@@ -28,9 +28,9 @@ bool osh_engine_folded(const void *user, const osh_range *r)
 }
 
 typedef struct
-    first_look { // finds the weights that a visit loads first, in a walk that does nothing else
+    first_look { // state of a walk that only finds the weights that a visit loads first
     const osh_engine *e;
-    bool *want, seen; // want: view [weights]; seen: the first load was found
+    bool *want, seen; // want: view [graph weights]; seen: the first load was found
 } first_look;
 
 static osh_status first_look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
@@ -53,7 +53,8 @@ static bool first_look_folded(const void *user, const osh_range *r)
     return osh_engine_folded(((const first_look *)user)->e, r);
 }
 
-/* Begins to read the weights that the next visit loads first and that are not in memory. */
+/* Begins to read in advance the weights that the next visit loads first, unless they are in
+ * memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -74,7 +75,7 @@ done:
     return rc;
 }
 
-/* True if a Linear with this weight must still be solved. */
+/* True if a Linear that uses this weight is still to be solved. */
 static bool engine_waits_for_solve(const osh_engine *e, int weight)
 {
     for (int i = osh_first_user(e->p->match, weight); i >= 0; i = osh_next_user(e->p->match, i))
@@ -89,8 +90,8 @@ static bool weight_is_folded(const osh_budget *p, int weight)
     return tensor >= 0 && osh_is_folded(p->rewrites, tensor);
 }
 
-/* Loads one weight to the device, or to host memory if there is no device. Also writes the copy of
- * a weight that stays dense, so that it is read only once. */
+/* Loads a weight to the GPU, or to host memory if no GPU is used. If the weight stays dense, also
+ * writes it to the output, so that the checkpoint is read only once. */
 static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh_way way)
 {
     osh_status rc = OSH_OK;
@@ -103,8 +104,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: the weight was already loaded
-    /* A weight with folded factors is copied to the output after the fold. */
+    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: an earlier step loaded the weight
+    /* A weight that changes is not copied: the output gets it after the factors are folded in. */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -120,7 +121,7 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
             osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
-/* Reads the weight of a solved Linear from the output; with a device through host memory. */
+/* Reads the weight of a solved Linear from the output, with a GPU through host memory. */
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
@@ -135,14 +136,15 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
     OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t,
-                            NULL)); // no bias learns on a GPU
+                            NULL)); // biases are not learned on a GPU
     OSH_TRY(osh_tensor_copy(cx, w, t));
 done:
     osh_tensor_free(cx, t);
     return rc;
 }
 
-/* Loads the weight from the output if an earlier traversal has solved the Linear. */
+/* If an earlier traversal has solved a Linear with this weight, reads the solved weight from the
+ * output. */
 static osh_status engine_load_as_left(osh_ctx *cx, osh_engine *e, int weight)
 {
     osh_status rc = OSH_OK;
@@ -153,13 +155,13 @@ done:
     return rc;
 }
 
-typedef struct reading { // state while the weights of a range are read
+typedef struct reading { // state of a parallel read of the weights in a range
     const osh_engine *e;
     int w0;
 } reading;
 
-/* Reads a weight that is not in memory and that the checkpoint stores unchanged. engine_load_weight
- * loads all other weights. */
+/* Reads a weight if the step needs it, it is not in memory, and the checkpoint stores it unchanged.
+ * engine_load_weight loads the other weights. */
 static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const reading *j = user;
@@ -172,8 +174,8 @@ static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return osh_weight_load(cx, &e->w->host[i], e->p->in->graph, e->p->in->ck, i);
 }
 
-/* Reads weights on all threads, because mapping the pages of a weight takes as long as reading its
- * bytes. */
+/* Reads weights on all threads: mapping pages of memory takes as long as reading the bytes, and
+ * both run in parallel. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
@@ -190,7 +192,8 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // after this, e->prefetch belongs to the next visit
+    if (!e->began) { // only the first load takes the prefetch, because a later prefetch belongs to
+                     // the next visit
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

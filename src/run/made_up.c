@@ -1,11 +1,10 @@
-/* made_up.c - fills values with random numbers of a counter RNG. */
+/* made_up.c - fills values with random numbers of the counter RNG. */
 #include "run/made_up.h"
 
 #include "base/rng.h"
 #include "budget/budget.h"
 
-/* Stores rows of samples [first, first + n). Any numbers are good, because memory does not depend
- * on them. */
+/* Stores random rows of a value for samples [first, first + n). */
 static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_budget *p, int value,
                                int64_t first, int64_t n)
 {

@@ -3,7 +3,7 @@
 #define OSH_NARROW_H
 #include "tensor/tensor.h"
 
-/* Rounds x to the nearest F16 values, ties to even. *out: own. A value that is not finite in F16 is
- * an error with its token and channel. */
+/* Rounds x to F16, to nearest with ties to even. *out: own. Fails and names token and channel if a
+ * value is not finite in F16. */
 osh_status osh_narrow(osh_ctx *cx, osh_tensor **out, const osh_tensor *x);
 #endif

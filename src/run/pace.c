@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-static const double window_s = 5;   // seconds over which tokens per second are measured
-static const double trusted = 0.02; // finished fraction at which both speeds have the same weight
+static const double window_s = 5;   // tokens per second are measured over this number of seconds
+static const double trusted = 0.02; // finished fraction of a phase at which both speeds have the
+                                    // same weight
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {
@@ -43,8 +44,8 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
     if (phase_is_pass(phase)) {
         bool brief =
-            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short, so the
-                                                      // speed is taken over all passes
+            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short to measure,
+                                                      // so all passes count
         pace->tokens_per_s =
             brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
         pace->n_ring = 0;
@@ -62,7 +63,8 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     pace->tokens += n_tokens;
     double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
-    int drop = 0; // number of steps to drop: all that are older than the window except the newest
+    int drop = 0; // number of steps to drop from the ring: all before the newest step that is older
+                  // than the window
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
     if (pace->n_ring - drop == N) drop++;
     memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);

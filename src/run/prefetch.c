@@ -1,5 +1,5 @@
-/* prefetch.c - reads the weights of the next visit on one thread. One thread is enough, because the
- * file system also reads in advance. */
+/* prefetch.c - reads the weights of the next visit on one thread. More threads would not be faster,
+ * because the file system also reads in advance. */
 #include "run/prefetch.h"
 
 #include <pthread.h>
@@ -15,10 +15,10 @@ struct osh_prefetch {
     osh_ctx *cx;              // own: context of the thread
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
-    int w0, w1;               // range of the visit's weights
+    int w0, w1;               // [w0, w1) contains the weights of the visit
     bool *want;               // own [w1 - w0]
-    osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the device
-    osh_device *device;       // view; NULL: there are no blocks on a device
+    osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the GPU
+    osh_device *device;       // view; NULL: no blocks on a GPU
     pthread_t thread;
     bool running;
     _Atomic bool stop;
@@ -51,8 +51,10 @@ static void *prefetch_reader(void *user)
     return NULL;
 }
 
-/* True if the plan has an address for the weight that is free now. A visit without solves has only
- * the pass AGAIN; a weight with another address in that pass is loaded by the visit itself. */
+/* True if the weight may get a block on the GPU during the visit before: the plan must have an
+ * address for this. If all Linears of the visit are solved already, only the second pass
+ * (OSH_WAY_AGAIN) runs; a weight with an address for this pass is then loaded later, by the visit
+ * itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
 {
     if (!p->memory.places) return true;
@@ -60,8 +62,8 @@ static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int 
            !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
 }
 
-/* Allocates blocks on the device for all weights, or for none. The calling thread does it, so that
- * the arena is the same in each run. */
+/* Allocates blocks on the GPU for all weights, or for none if one does not fit. The calling thread
+ * allocates them, so that the addresses are the same in each run. */
 static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget *p, int visit,
                                  bool solved)
 {
@@ -74,7 +76,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
                                  e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // the visit has memory for the weights and loads them
+    osh_error_clear(cx); // not an error: the visit itself loads the weights later
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }

@@ -1,5 +1,5 @@
-/* ranges.c - collects the range of each sample, updates observers with them in order, and computes
- * static scales from the ranges of the observers. */
+/* ranges.c - collects the range of each sample, updates observers with the ranges in the order of
+ * the samples, and computes static scales from the observers. */
 #include "run/ranges.h"
 
 #include <string.h>
@@ -10,8 +10,9 @@
 
 struct osh_ranges {
     const osh_budget *plan; // view
-    int v0, v1, n;        // [v0, v1): values that can have ranges; n: number of ranges
-    int *first;           // own [v1 - v0]: 1 + index in `all`; 0: no range
+    int v0, v1, n;        // [v0, v1) contains all values with ranges; n: number of ranges
+    int *first;           // own [v1 - v0]: 1 + index in `all` of the first range of the value; 0:
+                          // none
     osh_ranged *all;      // own [n]
 };
 
@@ -54,7 +55,8 @@ static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
     return osh_ranged_args(r->plan->match, &r->plan->match->linears[x->linear], x->k);
 }
 
-/* Returns the first range of a value; range_next returns the next one. NULL: there are no more. */
+/* Returns the first range of a value; NULL: none. range_next returns the next range; NULL: no
+ * more. */
 static osh_ranged *range_first(const osh_ranges *r, int value)
 {
     int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
@@ -66,8 +68,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns the k-th range of a Linear. NULL: the range is not observed. Only Linears with the same
- * input share a range, because a range is freed when the Linears of one input are solved. */
+/* Returns the k-th range of a Linear; NULL: not observed. Only Linears with the same input share a
+ * range, because a range is freed when the Linears of an input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -99,13 +101,14 @@ done:
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-/* Writes the ranges of a sample to its columns of x->rows. */
+/* Writes the ranges of the heads for a sample to the sample's columns of x->rows. */
 static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
                                const osh_tensor *rows, int64_t sample)
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->match->linears[x->linear].heads[x->k], n = x->rows->shape[1];
     float *range = NULL, *at = (float *)x->rows->data + sample * heads; // own: range [2, heads]
+                                                                        // (smallest, largest)
     OSH_NEW(cx, range, 2 * heads);
     OSH_TRY(osh_act_observe_range(cx, range, x->heads, heads, rows, range_args(r, x)));
     memcpy(at, range, (size_t)heads * sizeof *at);
@@ -123,7 +126,8 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, rows)); // rounds also a sample that was not kept
+        OSH_TRY(osh_narrow(cx, &narrow, rows)); // rounds a sample even if it was not stored, so
+                                                // that all modes see the same values
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
 done:
@@ -151,7 +155,8 @@ done:
     return rc;
 }
 
-/* Updates the observers of a range with rows [2, n * heads]. */
+/* Updates the observers of a range. rows [2, n * heads]: smallest and largest value of each head of
+ * each sample; smallest > largest: no tokens. */
 static void range_follow(const osh_ranges *r, osh_ranged *x, const float *rows, int64_t n,
                          int64_t heads)
 {
@@ -202,8 +207,8 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored; the runtime computes the
-                                     // scales of groups
+    if (a->dynamic == OSH_Q_LOCAL) { // stores only the global scale, because the runtime computes
+                                     // the scales of groups
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
             osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
@@ -233,7 +238,8 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     if (!(all = osh_alloc(cx, bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    for (int k = 0; k < n; k++) { // the scales of a range are followed by its zero points
+    for (int k = 0; k < n; k++) { // each leaf with scales is followed by the leaf with its zero
+                                  // points
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
         const osh_q_args *a = osh_ranged_args(p->match, l, leaf[k].of);
@@ -243,8 +249,8 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name,
                      leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            float lo, hi, scale; // scale: aligned buffer for a value of any dtype, because `at` may
-                                 // not be aligned
+            float lo, hi, scale; // scale: aligned buffer for a scale of any dtype, because `at` may
+                                 // be unaligned
             osh_act_observed(&lo, &hi, &o[h], a, p->in->graph->dtype);
             osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,
                            &(osh_q_scaling){a, l->dtype, p->in->arithmetic});

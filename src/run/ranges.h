@@ -1,41 +1,40 @@
-/* ranges.h - observes the ranges of values that give static scales (osh_linear.ranged): inputs and
- * outputs of Linears, keys, values and queries. The range of each sample is collected
+/* ranges.h - observes the ranges of values that need static scales (osh_linear.ranged): inputs and
+ * outputs of Linears, keys, values and queries. First the range of each sample is collected
  * (osh_stat_sample_ranges). When the ranges of all samples are complete, they update an observer in
- * the order of the samples. Some observers look at each sample twice. Linears that read the same
- * value in the same way share its range. */
+ * the order of the samples. Some observers read each sample twice. Linears that read the same value
+ * share a range if they observe it in the same way. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
 #include "budget/budget.h"
 
-typedef struct osh_ranges osh_ranges; // ranges of the Linears of some subgraphs
+typedef struct osh_ranges osh_ranges; // observed ranges of the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 /* Begins to observe all ranges of a Linear. */
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Adds samples of a value, from first_sample on. once: the samples are also added to observers that
- * look once. again: this is the second look of observers that look twice. */
+/* Adds samples of a value; look.first_sample is the first one. once: also updates observers that
+ * read values only once. again: this is the second look of observers that read values twice. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;
 } osh_looking;
 osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                            const osh_seqs *seqs, osh_looking look);
-/* With a GPU: updates the observers of a value with the ranges of all samples, minmax [2, n]. A
- * sample without tokens has min > max. */
+/* With a GPU: updates the observers of a value. minmax [2, n]: smallest and largest value of all n
+ * samples; smallest > largest: a sample without tokens. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
-/* Updates all observers with the collected ranges of the samples. Called after all samples were
- * added. */
+/* Updates all observers with the ranges of the samples. Called after all samples were added. */
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
-/* Frees the observers of a Linear's ranges. */
+/* Frees the observers of a Linear's ranges, also for other Linears that share them. */
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
-/* Computes scale and zero point (own) of a Linear's static input. Both are NULL if the scheme has
- * no static input. */
+/* Computes scale and zero point (own) of a Linear's static input. Sets both to NULL if the Linear
+ * has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes osh_linear_job.cache (own): scales and zero points of keys, values, queries and the output
- * of the Linear. NULL: the Linear has none. */
+/* Sets *out (own) to the data for osh_linear_job.cache: scales and zero points of keys, values,
+ * queries and of the Linear's output; NULL: the Linear has none. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -17,12 +17,13 @@
 #include "run/made_up.h"
 #include "store/scratch.h"
 
-/* Sets e->copy_at. */
+/* Sets e->copy_at, the output tensors that are copies of weights. */
 static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    int64_t *of = NULL; // own [tensors of the source]
+    int64_t *of = NULL; // own [source tensors]: output tensor that is a copy of the tensor; -1:
+                        // none
     OSH_NEW(cx, of, p->in->ck->n_tensors);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) of[i] = -1;
     for (int64_t i = p->manifest->n_out - 1; i >= 0; i--)
@@ -96,16 +97,16 @@ static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const
     return rc;
 }
 
-/* ---- passes ---- */
+/* ---- passes over the batches ---- */
 
-/* Number of a visit, counted over all traversals. */
+/* Returns the number of a visit, counted over all traversals. */
 static int64_t visit_number(const osh_budget *p, int visit)
 {
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
-/* Returns the stage (osh_acts_stage) of the values that a visit stores. `last`: true for the values
- * that later visits read. */
+/* Returns a number (for osh_acts_stage) that identifies the pass in which a visit stores values.
+ * `last`: the values are final, and later visits read them. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
@@ -115,13 +116,15 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    bool last = e->last || p->in->graph->values[value].quantized >= 0; // the original model is
-                                                                       // computed in one pass only
+    bool last = e->last || p->in->graph->values[value].quantized >= 0; // values of the original
+                                                                       // model are computed only
+                                                                       // once, so they are final
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the store may not have taken a block of the arena
+    osh_places_aim_off(p); // the next block gets no planned address, even if the store did not use
+                           // this one
     return rc;
 }
 
@@ -137,8 +140,8 @@ done:
     return rc;
 }
 
-/* Asks the store to read the values of the next batches after k in advance, if they were not
- * requested yet. */
+/* Asks the store to read the values of the batches after batch k in advance. Each batch is
+ * requested once. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
@@ -150,7 +153,7 @@ done:
     return rc;
 }
 
-/* Adds a value to the open statistics and to the counts of experts. A hook of exec.h. */
+/* A hook of exec.h that adds a value to the statistics and to the counts of experts. */
 static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
@@ -161,7 +164,7 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* Makes e->batch from samples [first, first + n). Uses the lists of the previous batch again. */
+/* Fills e->batch with samples [first, first + n). Reuses the lists of the previous batch. */
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_budget *p = e->p;
@@ -201,8 +204,8 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // the store may reuse the memory for the next
-                                                   // value
+        osh_acts_forget(cx, e->acts, v, first, n); // then the store may reuse the memory for
+                                                   // outputs
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
@@ -285,8 +288,8 @@ static osh_status engine_fold(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
-/* Drops every value of the visit that is not marked in keep [v1 - v0]. The store has no value
- * outside of [v0, v1). */
+/* Drops the values of the visit for which keep [v1 - v0] is false. The store has no values outside
+ * of [v0, v1). */
 static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
 {
     for (int v = e->v0; v < e->v1; v++)
@@ -300,15 +303,15 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
     return OSH_OK;
 }
 
-/* ---- visits ---- */
+/* ---- all visits ---- */
 
-/* Copies the embedding tables to the output, because the run reads only rows of them. Each table is
- * read completely once, so that a change of the file during the run is noticed. */
+/* Copies the embedding tables to the output. The run itself reads only some rows of them, so this
+ * copy is also the read that detects a change of the file. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->p->in->graph;
-    bool *which = NULL; // own [n_out]
+    bool *which = NULL; // own [n_out]: true for the copies of tables
     osh_scope scope = osh_profile_begin(cx, "copy", "tables");
     OSH_NEW(cx, which, e->p->manifest->n_out);
     for (int i = 0; i < g->n_nodes; i++)
@@ -324,19 +327,20 @@ done:
     return rc;
 }
 
-/* True if a later process can use the values, because all of them are on the disk. */
+/* True if a resumed run can use the stored values, because all of them are on the disk. */
 static bool values_are_on_disk(const osh_budget *p)
 {
     return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
 }
 
-/* Ends a visit: syncs the values that later visits read, writes the record, and only then drops the
- * other values. did: true if the visit has solved or folded something. */
+/* Ends a visit. Syncs the values that later visits read, writes the record of the subgraph, and
+ * then drops all other values. did: the visit has solved or folded something. */
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: keep [v1 - v0]
+    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: keep [v1 - v0]: true for values that
+                                                        // later visits read
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
         keep[r.live_out[i] - r.v0] = true;
@@ -352,7 +356,7 @@ done:
     return rc;
 }
 
-/* Returns the visit that computes a value. */
+/* Returns the visit that computes the value. */
 static int visit_of_value(const osh_budget *p, int value)
 {
     int v = 0;
@@ -362,8 +366,8 @@ static int visit_of_value(const osh_budget *p, int value)
     return v;
 }
 
-/* Finds the last visit whose values an earlier run has left complete on the disk. Sets *start to
- * the visit after it, or to 0 if there is none. */
+/* Finds the last visit of an earlier run whose values are complete on the disk. Sets *start to the
+ * next visit; 0 if there is none. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
@@ -413,7 +417,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     osh_visitor v = engine_visitor(e); // own: v.lists
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
-    pr->n_steps = all + 1; // + 1: sealing the output is a step
+    pr->n_steps = all + 1; // sealing the output is one more step
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
@@ -424,7 +428,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
             osh_folds_known(p->schedule, r.first_subgraph, left))
-            break; // an earlier run has finished all later visits
+            break; // an earlier run has solved all Linears of the remaining visits
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
@@ -440,7 +444,7 @@ done:
     return rc;
 }
 
-/* ---- one visit alone ---- */
+/* ---- a single visit ---- */
 
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
@@ -465,7 +469,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_engine e = {.r = r, .p = r->budget};
-    osh_coverage_free(cx, r->coverage); // the counts belong to the previous traversal
+    osh_coverage_free(cx, r->coverage); // drops the counts of the previous traversal
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->budget));
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));

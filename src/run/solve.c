@@ -1,5 +1,6 @@
-/* solve.c - turns complete statistics into codes and gives the codes to the emitter. One call of a
- * modifier solves all Linears that have the same input and modifiers (schedule/calls.h). */
+/* solve.c - solves Linears: turns complete statistics into codes, and gives the codes to the
+ * emitter. One call of a modifier solves all Linears that have the same input and modifiers
+ * (schedule/calls.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "quant/observer.h"
 #include "run/run.h"
 
-/* Records the result of a Linear in r->results, the log and the progress. */
+/* Records the result of a Linear in r->results, and shows it in log and progress. */
 static void result_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
 {
     const osh_linear *l = &r->budget->match->linears[linear];
@@ -44,7 +45,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes nmse relative to the weight before
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // the error is relative to the weight before
                                                        // pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
@@ -56,14 +57,14 @@ done:
     return rc;
 }
 
-typedef struct sink { // receives the results of a group
+typedef struct sink { // receiver of the results of a group
     osh_run *r;
     const osh_solving *s;
     const osh_linear_job *jobs; // view
-    const int *which;           // view: Linear of each job
+    const int *which;           // view: index of the Linear of each job
 } sink;
 
-/* Gives a complete job to the emitter. It is osh_linear_job.done. */
+/* Gives a complete job to the emitter. Has the type of osh_linear_job.done. */
 static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -81,8 +82,8 @@ static bool linear_has_result(const void *user, int linear)
     return ((const osh_run *)user)->results[linear].done;
 }
 
-/* Called if a Linear's channels have no importance because all its inputs were 0 or there was no
- * token. Fails or warns if the observer needs the weights of channels. */
+/* Called if there are no weights for channels, because all inputs of the Linear were 0 or no token
+ * ran. If the observer needs such weights, fails (strict) or warns. */
 static osh_status importance_missing(osh_ctx *cx, const osh_linear_job *j)
 {
     const osh_q_args *a = &j->scheme->weights;
@@ -104,8 +105,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // own: pruned weights that wait for their quantizer
-    osh_tensor *w;      // [n]; data is NULL if the weight was pruned in place
+typedef struct pruned { // own: pruned weights, kept until the quantizer has read them
+    osh_tensor *w;      // [n]; w[k].data is NULL if the weight was pruned in place
     int n;
 } pruned;
 
@@ -115,7 +116,7 @@ static void pruned_deinit(osh_ctx *cx, pruned *x)
     osh_free(cx, x->w);
 }
 
-/* Prunes the weights of jobs [x->n] before the quantizer gets them. Does not change h. */
+/* Prunes the weights of the x->n jobs before they are quantized. The Hessian h is not changed. */
 static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, const osh_linear *lead,
                               osh_linear_job *jobs, osh_tensor *h)
 {
@@ -150,7 +151,8 @@ done:
     return rc;
 }
 
-/* Completes the job of a weight that is not quantized and has scales of a cache. */
+/* Completes a job without quantization: the weight is kept, and only the scales of an attention are
+ * written. */
 static osh_status job_keep_weight(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -164,7 +166,7 @@ done:
     return rc;
 }
 
-/* True if no token was routed to the expert that has the Linear, so that its Hessian is 0. */
+/* True if no token was routed to the Linear's expert: the diagonal of the Hessian is 0. */
 static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h)
 {
     if (!in->by_route || !h || !osh_is_by_route(in->graph, l->input)) return false;
@@ -186,9 +188,10 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
 
 typedef struct group { // Linears that are solved in one call
     osh_call call;        // own
-    int first;            // index of the first Linear
-    osh_tensor *h, *d;    // views: OSH_SUM_HESSIAN and OSH_SUM_SHIFT of their input
-    osh_tensor *copy[2];  // own: copies of h and d if a later call needs h and d
+    int first;            // index of the first Linear of the call
+    osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
+    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later call
+                          // needs h and d
     float *importance;    // own
     pruned x;             // own
     sink to;
@@ -204,8 +207,8 @@ static void solve_group_deinit(osh_ctx *cx, group *g)
     *g = (group){0};
 }
 
-/* Makes the group of all Linears that are solved in one call with linears[first]. The caller calls
- * solve_group_deinit, also after a failure. */
+/* Makes the group of the Linears that are solved in one call with linears[first]. The caller frees
+ * it with solve_group_deinit, also after a failure. */
 static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -274,7 +277,7 @@ done:
     return rc;
 }
 
-/* Frees the group, and the statistics and host copies of weights that no later call reads. */
+/* Frees the group, and the statistics and host copies of weights that no later call needs. */
 static void solve_group_close(osh_ctx *cx, group *g)
 {
     const osh_schedule *p = g->call.p;
@@ -310,10 +313,10 @@ static void solve_group_move(group *to, group *from)
 _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
 typedef struct
-    window { // groups that wait to be solved in parallel: one per thread, or in one call on the GPU
-    group *of;            // own: [most]
+    window { // groups that are solved in parallel, one on each thread, or in one call on the GPU
+    group *of;            // own [most]; the first n wait
     int n, most;
-    int64_t all, largest; // number of weights of all groups, and of the largest group
+    int64_t all, largest; // weights of all groups; weights of the largest group
     bool on_card;
 } window;
 
@@ -334,11 +337,11 @@ done:
     return rc;
 }
 
-/* Solves all groups in one call on the GPU. */
+/* Solves all waiting groups in one call on the GPU. */
 static osh_status solve_window_gather(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
-    osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views
+    osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views of the groups
     const osh_schedule *p = w->of->call.p;
     const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[w->of->first].modifier];
     for (int k = 0; k < w->n; k++)
@@ -350,7 +353,7 @@ done:
     return rc;
 }
 
-/* Solves all waiting groups. budget/simulate_solve.c counts the memory of the same steps. */
+/* Solves all waiting groups. budget/simulate_solve.c counts the memory of these steps. */
 static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
@@ -376,8 +379,8 @@ static bool solve_window_has(const window *w, int linear)
     return false;
 }
 
-/* On the GPU: adds the group to the groups that wait. If they are not similar to it, they are
- * solved first. */
+/* With a GPU: adds group g to the waiting groups. If they are not similar to g, solves them
+ * first. */
 static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
 {
     osh_status rc = OSH_OK;
@@ -391,7 +394,7 @@ done:
     return rc;
 }
 
-/* Makes the group of linears[first], and solves it or adds it to the groups that wait. */
+/* Makes the group of linears[first]. Adds it to the waiting groups, or solves all of them. */
 static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -400,7 +403,7 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
     bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // true: one group gives work to all threads
+                                  1; // true: one group alone uses all threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -429,8 +432,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                  : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
-    OSH_TRY(osh_emit_wait(cx, r->emitter)); // if the process is killed, the solves of at most one
-                                            // subgraph are lost
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // the results of earlier subgraphs are then written, so
+                                            // a kill loses the solves of only one subgraph
     osh_span own = osh_linears_of(p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -439,7 +442,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->learning |= p->in->recipe->modifiers[l->modifier].type->learns != NULL;
     }
     double share =
-        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // below 1 in rounds and segments
+        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // fraction of the phase; below 1 in
+                                                            // rounds and segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
@@ -451,8 +455,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
-        if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads the solved weights of the
-                                                      // waiting groups
+        if (block) OSH_TRY(solve_window_run(cx, &w)); // learning a block reads solved weights, so
+                                                      // waiting groups are solved first
         if (block) OSH_TRY(osh_run_block(cx, r, s));
         else OSH_TRY(solve_window_add(cx, &w, r, s, i));
     }
@@ -497,7 +501,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
-    osh_tensor_free(cx, *w), *w = NULL; // packing needs only the codes
+    osh_tensor_free(cx, *w), *w = NULL; // codes are enough for packing
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);

@@ -1,6 +1,7 @@
-/* stats.c - collects Hessians, other sums and input ranges. Sums are collected in groups of samples
- * (ops/stat.h). The CPU adds samples one by one in order, so the result does not depend on the
- * batch size. A device adds a batch at once; its batches depend only on the samples of a group. */
+/* stats.c - collects Hessians, other sums, and ranges of inputs. Sums are collected by group of
+ * samples (ops/stat.h). The CPU adds samples one by one in order, so the result does not depend on
+ * the batch size. A GPU adds a whole batch at a time; the batches of a GPU depend only on the
+ * samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -16,29 +17,32 @@
 
 typedef struct sums {     // own: statistics of a value
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // for a device: osh_stat_sample_ranges in device memory
+    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges) in its
+                          // memory
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers to which a value is added. LOOK_ALL: all. LOOK_FIRST: those that look twice, for their
- * first look. LOOK_KEPT: those that look twice, for their second look at kept values. */
+/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read values
+ * twice, in their first look. LOOK_KEPT: observers that read values twice, in their second look at
+ * stored values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
     const osh_budget *plan; // view
-    bool *wanted;         // own [values]
-    sums *of;             // own [v1 - v0]
+    bool *wanted;         // own [graph values]: true for inputs whose statistics are collected
+    sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
-    int first, n;         // first subgraph; number of subgraphs
-    bool same;            // osh_pass.same
-    bool *kept, *again;   // own [values]: true for values that are looked at twice and kept between
-                          // the looks; or computed or read again
-    int v0, v1;           // range of the subgraphs' values
-    osh_acts *looks;      // own: store of kept values; NULL: none
-    look look;            // kind of look at the values that are added now
+    int first, n;         // subgraphs [first, first + n)
+    bool same;            // osh_pass.same of the subgraph
+    bool *kept, *again;   // own [graph values]: true for values that observers read twice. kept:
+                          // stored between the looks; again: computed again, or read again from the
+                          // store of values
+    int v0, v1;           // [v0, v1) contains all values of the subgraphs
+    osh_acts *looks;      // own: store for values between two looks; NULL: none
+    look look;            // observers that get the values which are added at present
 };
 
-/* Returns the sums of a value (view). NULL: the value is not in the range. */
+/* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
 static sums *stats_sums(const osh_stats *s, int value)
 {
     return value >= s->v0 && value < s->v1 ? &s->of[value - s->v0] : NULL;
@@ -49,7 +53,7 @@ static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-/* Makes the arena allocate its next block at the planned address of a statistic. */
+/* Makes the arena allocate its next block at the planned address of the statistic. */
 static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
     int visit = s->plan->in->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
@@ -71,7 +75,7 @@ done:
     return rc;
 }
 
-/* Makes an empty range for each sample. */
+/* Makes an empty range for each sample in the memory of the GPU. */
 static osh_status stats_new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
     osh_tensor **t = &stats_sums(s, value)->minmax;
@@ -123,7 +127,9 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // samples
+    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // second looks read
+                                                                            // sample by sample, so
+                                                                            // the unit is a sample
 done:
     return rc;
 }
@@ -172,7 +178,7 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     double all = 0;
     *out = NULL;
     for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
-    if (!(all > 0)) goto done; // there were no tokens, or only zeros
+    if (!(all > 0)) goto done; // no tokens ran, or all values were 0
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
@@ -194,8 +200,8 @@ done:
     return rc;
 }
 
-/* Returns osh_linear.share of the Linears that read the value and need a shift. 1: there are
- * none. */
+/* Returns osh_linear.share of the Linears of these subgraphs that read the value and need a shift;
+ * 1: none. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -205,8 +211,8 @@ static double stats_share(const osh_stats *s, int value)
     return i >= 0 ? s->plan->match->linears[i].share : 1;
 }
 
-/* Sets *out (own) to the mix of the inputs of both models from which sums are computed. NULL: sums
- * are computed from x. */
+/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, from which sums are
+ * computed. Otherwise sets *out to NULL: sums are computed from x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
                             const osh_tensor *x, const osh_batch *b)
 {
@@ -224,8 +230,7 @@ done:
     return rc;
 }
 
-/* Adds x to the sums and ranges of a value. `original` is the corresponding value of the original
- * model. */
+/* Adds x to the sums and ranges of a value. `original`: the same value in the original model. */
 static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original,
                                     const osh_tensor *x, const osh_batch *b)
 {
@@ -255,7 +260,7 @@ done:
     return rc;
 }
 
-/* Stores x for a second look. */
+/* Stores x for a second look, as F16 if the plan asks for it. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {
@@ -268,8 +273,8 @@ done:
     return rc;
 }
 
-/* Adds the tokens that are routed to an expert: the rows of x that are not all zeros. Each row
- * stays in its sample. */
+/* Adds only the tokens that are routed to the expert: the rows of x that are not all zeros. Rows of
+ * other tokens are removed, and the offsets of samples are adjusted. */
 static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_batch *b)
 {
@@ -277,21 +282,22 @@ static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const 
     osh_tensor *rows = NULL; // own
     osh_batch part = *b;
     size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
-    int64_t *offsets = NULL, n = 0; // own: offsets
+    int64_t *offsets = NULL, n = 0; // own: offsets of the samples in `rows`
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     OSH_NEW(cx, offsets, b->seqs.n + 1);
     OSH_TRY(osh_tensor_new(cx, &rows, x->dtype, 2, x->shape));
     for (int64_t k = 0; k < b->seqs.n; k++) {
         for (int64_t t = b->seqs.offsets[k]; t < b->seqs.offsets[k + 1]; t++) {
             const char *from = (const char *)x->data + (size_t)t * row;
-            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes are 0
+            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes of the row are
+                                                                        // 0
             memcpy((char *)rows->data + (size_t)n++ * row, from, row);
         }
         offsets[k + 1] = n;
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    /* -1: the plan compares no expert's input with its original (by_route.c). */
+    /* -1: not used, because the inputs of these experts are never compared (match/by_route.c). */
     if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);
@@ -306,7 +312,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    if (s->same && v->quantized >= 0) value = v->quantized; // both models have the same value
+    if (s->same && v->quantized >= 0) value = v->quantized; // both models have the same value, so
+                                                            // statistics are those of the quantized
+                                                            // model's value
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
@@ -336,8 +344,7 @@ done:
     return rc;
 }
 
-/* Observers look at the kept values a second time, sample by sample. Then frees the store of kept
- * values. */
+/* Lets observers read the stored values a second time, sample by sample. Then frees the store. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
@@ -352,7 +359,7 @@ done:
     return rc;
 }
 
-/* Merges the last group of each sum. */
+/* Merges the last group of samples of each sum. */
 static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

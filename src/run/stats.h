@@ -1,5 +1,5 @@
-/* stats.h - collects the statistics that modifiers need, once for each value. Linears that read the
- * same value share its Hessian. */
+/* stats.h - collects the statistics of values that modifiers need. Linears that read the same value
+ * share its statistics, such as the Hessian. */
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
 #include "budget/bytes.h"
@@ -8,28 +8,29 @@
 #include "store/activations.h"
 
 typedef struct osh_stats osh_stats; // statistics of the Linears of some subgraphs
-/* `values` marks the inputs whose statistics are collected; NULL: all inputs. */
+/* values [graph values]: true for inputs whose statistics are collected; NULL: all inputs. */
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
-const bool *osh_stats_wanted(const osh_stats *s); // view: [graph values]
-/* Opens a store for values that are kept between two looks (schedule/looks.h). The store has the
- * same samples as `beside`; `dir` is the directory of its files if it is on the disk. Called before
- * values are added. */
+const bool *osh_stats_wanted(const osh_stats *s); // view [graph values]: true for inputs whose
+                                                  // statistics are collected
+/* If observers read some values twice (schedule/looks.h), opens a store for these values. The store
+ * has the samples of `beside`. `dir`: directory of the files if the store is on the disk. Called
+ * before values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
-/* If `first` is true, the values that are added from now on are only for the first of two looks
- * (osh_step.first_look). */
+/* If `first` is true, values that are added from now on go only to observers that read values
+ * twice, for the first look (osh_step.first_look). */
 void osh_stats_first_look(osh_stats *s, bool first);
 /* A hook of exec.h. `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
-/* Completes the statistics after all samples were added: observers look at the kept values again,
- * and ranges are read from the device. */
+/* Completes the statistics after all samples were added. Observers read stored values a second
+ * time, and ranges are copied from the GPU. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: there is no
-                                                                       // such sum
-/* Computes the weight of each channel of a value: its mean square divided by the mean of all
- * channels. *out: own; NULL: not needed, or all values are 0. */
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: the sum is not
+                                                                       // collected
+/* Computes the weight of each channel: the mean square of the channel divided by the mean over all
+ * channels. *out: own; NULL: no weights are needed, or all values are 0. */
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
 /* Frees the sums and ranges of a value. */
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);

@@ -1,5 +1,5 @@
-/* track.c - reports the phase of a run to the profile, the log, the progress line and the estimate
- * of the time. */
+/* track.c - reports the phases of a run to the profile, the log, the progress line and the time
+ * estimate. */
 #include "run/run.h"
 
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "base/nvml.h"
 #include "plan/marks.h"
 
-/* ---- checkpoints ---- */
+/* ---- records of --checkpoint ---- */
 
-/* Writes a record if the checkpoint matches this subgraph. The record contains the name of the
- * checkpoint. If the checkpoint is a pattern re:, or has no name, the record also contains the name
- * of the subgraph. */
+/* Writes a record to the profile if the pattern of the --checkpoint item matches this subgraph. The
+ * record has the name of the item. If the item has no name, or is a regex, the record also has the
+ * name of the subgraph. */
 static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
 {
     char step[512];
@@ -30,7 +30,7 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes the record of the beginning or end of a stage. */
+/* Writes the record of the beginning ("Start") or end ("End") of a stage. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -44,7 +44,7 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* A resumed run may begin a stage after the first subgraph of the stage. */
+        /* If a resumed run begins inside of the stage, the stage begins there. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -65,7 +65,8 @@ static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph
 
 /* ---- begin and end of a run ---- */
 
-/* Gives the profile a text by which this run differs from other runs of the same model. */
+/* Gives the profile a text that tells runs of the same model apart: recipe or scheme, method,
+ * quality, pipeline, targets. */
 static osh_status profile_say_method(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -104,7 +105,7 @@ done:
     return rc;
 }
 
-/* Sets the costs of work that an earlier run has done to 0. */
+/* Sets the work that an earlier run has done to 0. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -125,7 +126,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     osh_pace_deinit(cx, &r->pace);
     osh_status rc = osh_pace_init(cx, &r->pace, p);
     if (!rc) pace_forget_done(r);
-    /* Adds the work of later traversals. */
+    /* Adds the work of all later traversals. */
     for (int t = p->schedule->traversal + 1; !rc && t < p->schedule->n_traversals; t++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++)
             r->pace.cost[r->pace.n - 1].work[k] += r->plan->traversals[t].work[k];
@@ -148,7 +149,8 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     pace_forget_done(r);
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
-    if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller may have opened a log file
+    if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller of the library may have
+                                                         // opened one
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
@@ -177,7 +179,7 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_pace_deinit(cx, &r->pace);
 }
 
-/* ---- phases ---- */
+/* ---- phases and progress ---- */
 
 static void run_show(osh_ctx *cx, osh_run *r)
 {
@@ -186,8 +188,7 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Records a time mark on the device. A failure is ignored, because the next call to the GPU reports
- * it. */
+/* Records a time mark on the GPU. Ignores a failure, because the next use of the GPU reports it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
@@ -195,7 +196,7 @@ static void device_mark_begin(osh_ctx *cx, osh_run *r)
         osh_error_clear(cx);
 }
 
-/* Adds the device's time since device_mark_begin to the current phase. */
+/* Adds the GPU's time since device_mark_begin to the current phase. */
 static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark *now = NULL; // own
@@ -248,8 +249,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // the line then shows "took" instead of
-                                                            // "left"
+        r->progress.work_done = r->progress.work_total = 1; // makes the line show the time that was
+                                                            // needed, not the time left
     run_show(cx, r);
     r->progress.finished = false;
     checkpoint_marks(cx, r, name);

@@ -1,13 +1,13 @@
-/* tune.c - tunes codes, scales and norms of the finished output with the predictions of the
- * original model (learn/tune.h). The tuned tensors replace those of the output if the predictions
- * on held-back rows are better. */
+/* tune.c - tunes codes, scales and norms of the finished output, so that its predictions become
+ * closer to those of the original model (learn/tune.h). If the predictions for held-out rows
+ * improve, the tuned tensors replace those of the output. */
 #include <math.h>
 
 #include "output/tuned.h"
 #include "schedule/tuning.h"
 #include "run/run.h"
 
-typedef struct stored { // a Linear as it is in the output
+typedef struct stored { // tensors of a Linear in the output
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     int8_t *codes;                           // own
@@ -52,13 +52,14 @@ done:
     return rc;
 }
 
-/* Computes *nmse = |w - dq|^2 / |w|^2 row by row. Reads w from the source again. */
+/* Computes *nmse = |w - dq|^2 / |w|^2, row by row. Reads the original weight w from the source; dq:
+ * decoded codes. */
 static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_budget *p,
                                     const osh_linear *l, const stored *s)
 {
     osh_status rc = OSH_OK;
     double sum[2] = {0, 0};
-    char *dq = NULL;      // own: a row
+    char *dq = NULL;      // own: one row of dq
     osh_tensor *w = NULL; // own
     size_t row = (size_t)l->I * osh_dtype_bytes(l->dtype);
     osh_q_coded coded = {s->codes, &s->params, &l->scheme->weights, l->O, l->I};
@@ -77,7 +78,7 @@ done:
     return rc;
 }
 
-/* Packs the tuned codes of a Linear and writes them and their error. */
+/* Packs the tuned codes of a Linear, and writes the tensors and the new error. */
 static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
                                     osh_run *r, int linear)
 {
@@ -146,7 +147,7 @@ static osh_status tune_learn(osh_ctx *cx, osh_run *r)
         osh_tune_new(cx, &t, p->schedule->tune_graph, p->in->ck, &p->in->data, &p->schedule->tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
-    if (rc == OSH_E_NUMERIC) { // a step has diverged: the output stays as it is
+    if (rc == OSH_E_NUMERIC) { // a step diverged: the output is not changed
         osh_log(cx, OSH_LOG_WARN, "tuning ended: %s", osh_error_text(cx));
         osh_error_clear(cx);
         rc = OSH_OK, of.after = INFINITY;

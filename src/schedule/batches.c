@@ -1,9 +1,9 @@
-/* batches.c - makes batches of samples that are run through the model together.
+/* batches.c - cuts the samples into batches that run through the model together.
  *
- * On a GPU a batch is a run of whole samples of one group (ops/stat.h) in their order. It ends with
+ * On a GPU a batch has whole samples of one group (ops/stat.h) in their order. A batch ends with
  * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. The shapes of
- * matrix products decide the last bits of their results; in this way they depend only on the
- * samples of the group. Results of the host do not depend on batches; a batch has --batch-size
+ * matrix products decide the last bits of their results, so with this rule the bits depend only on
+ * the samples of the group. On the host, results do not depend on batches: a batch has --batch-size
  * samples, or a few for each thread, and may have samples of several groups. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
@@ -15,8 +15,9 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: samples per thread; more samples would not fit in the caches. The widest value of a
- * batch has at most BATCH_BYTES, or THREAD_BYTES per thread if that is more. */
+/* BATCH_LANES: largest number of samples per thread, so that they fit in the caches. The widest
+ * value of a batch has at most BATCH_BYTES bytes, or THREAD_BYTES for each thread if that is
+ * more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_schedule *p, int64_t first)
@@ -31,7 +32,7 @@ static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->in->data;
-    /* own [V]: number, from 1, of the last batch that has the token. */
+    /* own [V]: last batch that has the token, counted from 1; 0: none */
     int64_t *batch = NULL, V = p->in->graph ? p->in->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)
@@ -44,9 +45,9 @@ done:
     return rc;
 }
 
-/* Returns a size with a few samples for each thread, so that no thread waits long for the others.
- * Returns 1 if the values of one sample are so large that each op gives work to all threads, or if
- * a small batch is needed to save memory. */
+/* Returns --batch-size, or a size with a few samples for each thread, so that all threads are busy
+ * for about the same time. Returns 1 on a GPU, if large batches do not fit, or if one sample has so
+ * much work that its ops use all threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -1,5 +1,5 @@
-/* blocks.c - chooses the Linears that learn from the output of a block, and describes the block of
- * a range. */
+/* blocks.c - chooses the Linears that learn from the output of a block of decoder layers, and
+ * describes the block of a range. */
 #include "schedule/blocks.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static bool block_learns(const osh_schedule *p, const osh_linear *l)
     return l->node >= 0 && block_rule_of(p, l) && block_in_layer(p->in->graph, l->node);
 }
 
-/* ---- the choice ---- */
+/* ---- chooses the Linears that learn by block ---- */
 
 static bool targets_are_layers(const osh_schedule *p)
 {
@@ -32,8 +32,8 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns the reason why no Linear can learn by block. NULL: there is none. n_users [weights]:
- * number of Linears with this weight. */
+/* Returns the reason why no Linear can learn by block; NULL: they can. n_users [weights of the
+ * graph]: number of Linears with this weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;
@@ -57,7 +57,8 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
     return NULL;
 }
 
-/* Checks that every op between a Linear that learns and the end of the layers has a gradient. */
+/* Checks that every op between a Linear that learns and the end of the decoder layers has a
+ * gradient. */
 static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
 {
     osh_status rc = OSH_OK;
@@ -80,7 +81,7 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
     osh_status rc = OSH_OK;
     const osh_modifier *m = NULL;
     const osh_block_rule *rule = NULL;
-    int *n_users = NULL; // own [weights]
+    int *n_users = NULL; // own [weights of the graph]: number of Linears with this weight
     for (int i = 0; i < p->match->n_linears && !rule; i++)
         if (block_learns(p, &p->match->linears[i]))
             rule = block_rule_of(p, &p->match->linears[i]),
@@ -133,10 +134,10 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match)
     }
 }
 
-/* ---- a range ---- */
+/* ---- describes the block of a range ---- */
 
-/* True if the value is made in a layer of the range, changes with the solved weights, and is read
- * after the range. */
+/* True if value v is an output of the block: a layer of the range computes it, solved weights
+ * change it, and nodes after the block read it. */
 static bool block_is_output(const osh_schedule *p, const osh_range *r, int v)
 {
     const osh_value *x = &p->in->graph->values[v];
@@ -166,7 +167,7 @@ void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed)
 }
 
 /* Lists the inputs and outputs of the block. read [values]: all false on entry; set to true for the
- * values that its nodes read. */
+ * values that nodes of the block read. */
 static void block_list_values(osh_block_of *o, const osh_schedule *p, const osh_range *r,
                               bool *read)
 {
@@ -236,7 +237,8 @@ const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of
     return &p->in->recipe->modifiers[p->match->linears[o->linears[0]].modifier];
 }
 
-/* Each step needs three matrix products: forward, gradient of the input, gradient of the weight. */
+/* Returns the operations for learning one Linear. Each step needs three matrix products: forward,
+ * gradient of the input, gradient of the weight. */
 double osh_block_flops(const osh_schedule *p, const osh_linear *l)
 {
     const osh_block_rule *rule = block_rule_of(p, l);

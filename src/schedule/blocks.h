@@ -1,37 +1,39 @@
-/* blocks.h - plans which Linears learn by block: their codes are optimized by gradients so that the
- * output of the whole block is close to a target (learn/block.h). A block is all decoder layers of
+/* blocks.h - plans which Linears learn by block: gradients optimize their codes so that the output
+ * of a whole block is close to a target (learn/block.h). A block consists of all decoder layers of
  * a subgraph. Inputs and outputs of a block are values in the activation store. The target is the
- * output of the block in the original model, whose values are computed in the same run
+ * output of the block in the original model, which the same run computes
  * (osh_graph_add_original). */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
 #include "schedule/range.h"
 
-/* Sets OSH_STAT_BLOCK in the wants of Linears that learn by block: those whose modifier asks for
- * it, if nothing prevents it. Must be called before osh_graph_add_original. */
+/* Sets OSH_STAT_BLOCK in the member `wants` of Linears that learn by block. A Linear learns by
+ * block if its modifier asks for it and nothing prevents it. Must be called before
+ * osh_graph_add_original. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
-/* Finds the biases that are learned together with the weights of their Linears. Also called for a
- * plan without a run. */
+/* Finds the biases that are learned together with the weights of their Linears (out.bias; -1:
+ * none). Also called for a plan that is not run. */
 void osh_plan_biases(const osh_schedule *p, osh_matching *match);
-/* Sets target[v] to true for values of the original model with which the outputs of the range's
- * blocks are compared. */
+/* Sets target[v] to true for values of the original model that are targets of the block in range
+ * r. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
-/* Sets mixed[v] to true for values of the original model that are inputs of the blocks and are
- * needed until the blocks have learned. */
+/* Sets mixed[v] to true for inputs of the original model that the block in range r needs for
+ * learning, because the recipe mixes them with the inputs of the quantized model. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
-typedef struct osh_block_of { // the block of a range; all lists are own
+typedef struct osh_block_of { // block of a range; owns all its lists
     osh_block b;
     bool *run;
     int *values;  // inputs of the block, then the compared values
-    bool *differs; // [inputs]: true if the value differs in the original model
-    int *linears; // Linears that learn, in the order of b.learns
+    bool *differs; // [inputs]: true if the input differs from the input in the original model
+    int *linears; // indices of the Linears that learn, in the order of b.learns
 } osh_block_of;
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, const osh_range *r);
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
-/* Returns the modifier of the Linears of the block that learn; all have the same. */
+/* Returns the modifier of the Linears that learn; all of them have the same modifier. */
 const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of *o);
-double osh_block_flops(const osh_schedule *p, const osh_linear *l); // floating-point operations to
-                                                                    // learn one Linear
+double osh_block_flops(const osh_schedule *p, const osh_linear *l); // Returns the floating-point
+                                                                    // operations for learning one
+                                                                    // Linear
 #endif

@@ -4,8 +4,7 @@
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // false if one Linear learns in a block,
-                                                         // and the other does not
+           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // both Linears learn by block, or neither
 }
 
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
@@ -41,7 +40,7 @@ void osh_call_free(osh_ctx *cx, osh_call *c)
 
 size_t osh_call_bytes(int n_linears)
 {
-    const osh_call *c = NULL; // used only for the sizes of its members
+    const osh_call *c = NULL; // not read: only the sizes of the members are used
     return osh_mem_gross((size_t)n_linears * sizeof *c->which) +
            osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }

@@ -1,33 +1,36 @@
-/* calls.h - groups the Linears that are solved in one call, because they read the same value and
- * have the same modifiers. Run and plan use the same rule. */
+/* calls.h - finds the Linears that are solved in one call: they read the same value and have the
+ * same modifiers. The run and the plan use these functions. */
 #ifndef OSH_CALLS_H
 #define OSH_CALLS_H
 #include "schedule/schedule.h"
 
 typedef struct osh_call {
     const osh_schedule *p; // view
-    osh_span of;       // Linears of the subgraphs to solve
+    osh_span of;       // Linears [of.first, of.end) are to be solved
     bool (*done)(const void *user, int linear);
     const void *user;  // view: argument of `done`
     bool on_card;
     int *which;        // own, result: [n] indices of the Linears of the call, ascending
-    osh_linear_job *jobs; // own, result: [n] jobs; the members that depend only on the plan are set
-    int n, others;     // results: n: number of Linears of the call; others: number of unsolved
-                       // Linears that read the same value but are in other calls
+    osh_linear_job *jobs; // own, result: [n] jobs; only members that the plan decides are set
+    int n, others;     // results: n: Linears of the call; others: unsolved Linears that read the
+                       // same value in other calls
 } osh_call;
-/* Finds the call of Linear `first`, which is not done yet. The previous call of c is freed. */
+/* Finds the call of Linear `first`, for which c->done must be false. Frees the previous call of
+ * c. */
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first);
-void osh_call_free(osh_ctx *cx, osh_call *c);                  // the caller frees what the jobs own
-size_t osh_call_bytes(int n_linears); // gross bytes, for an input that n_linears read
-/* True if the call may be solved in parallel with other calls, one call per thread: its Linears
- * have only one modifier, and no other call uses its Hessian. */
+void osh_call_free(osh_ctx *cx, osh_call *c);                  // frees the lists; what the jobs own
+                                                               // belongs to the caller
+size_t osh_call_bytes(int n_linears); // Returns gross bytes of the lists for an input that
+                                      // n_linears read
+/* True if the call may be solved in parallel with other calls, one call on each thread. Its Linears
+ * have only one modifier, and no other call needs its Hessian. */
 bool osh_call_is_apart(const osh_call *c, int first);
-/* True if a GPU may solve the call together with similar calls. Until it is solved, each call needs
- * at most OSH_CALL_WAITING bytes of host memory in addition to osh_call_bytes. */
+/* True if a GPU may solve the call together with similar calls. A call that waits for the others
+ * needs osh_call_bytes and at most OSH_CALL_WAITING bytes of host memory. */
 bool osh_call_gathers(const osh_call *c, int first);
 enum { OSH_CALL_WAITING = 512 };
 int64_t osh_call_weights(const osh_call *c);
-/* True if the weights of two calls have similar sizes, so that one does not delay the other. An
- * expert's down, and its gate and up together, are similar. */
+/* True if two calls with a and b weights have similar sizes, so that they may be solved together.
+ * For example, down_proj of an expert is similar to its gate_proj and up_proj together. */
 static inline bool osh_calls_alike(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }
 #endif

@@ -1,5 +1,5 @@
-/* cut.c - adds the original model's values, cuts the graph into subgraphs, assigns each Linear to
- * one, and chooses the steps of the subgraphs. */
+/* cut.c - adds the values of the original model to the graph, cuts the graph into subgraphs,
+ * assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
 #include "match/cache.h"
 #include "schedule/schedule.h"
 
@@ -10,12 +10,12 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the subgraph of a node. Subgraphs are in the order of their nodes. */
+/* Returns the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // finds the first subgraph that ends after the node
+    while (low < high) { // searches the first subgraph that ends after the node
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;
@@ -29,14 +29,15 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
            (l->prune.modifier >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
 }
 
-/* True if later Linears get inputs from its new weight. */
+/* True if inputs of later Linears are computed with the new weight of l, and this traversal solves
+ * l. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* Sets changed [nodes] to true for nodes with weights that change before later Linears get inputs
- * from them. */
+/* Sets changed[i] to true if this traversal changes the weight of node i and computes inputs of
+ * later Linears with the new weight. */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -48,8 +49,8 @@ static void note_changed(const osh_schedule *p, bool *changed)
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
-    bool *changed = NULL, wanted = false; // own: [nodes]
-    int *moved = NULL;                    // own: [nodes]
+    bool *changed = NULL, wanted = false; // own: [nodes of the graph]
+    int *moved = NULL;                    // own: [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
@@ -96,7 +97,8 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
     return type->share ? type->share(&p->in->recipe->modifiers[l->modifier]) : 1;
 }
 
-/* Sets the share of the Linear. All Linears with the same statistic must have the same share. */
+/* Sets l->share: the probability that an element of the input comes from the quantized model. All
+ * Linears with the same statistic must have the same share. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -114,16 +116,16 @@ done:
     return rc;
 }
 
-/* Chooses the inputs that are compared with the inputs in the original model: those that a modifier
- * needs and that do not depend on a solved Linear of the same subgraph. An input after such a
- * Linear is known only as it is before the solve. It contains the error of the subgraph's input,
- * which the solve of the earlier Linear compensates; a comparison would compensate the error
- * twice. */
+/* Chooses the inputs that are compared with the inputs in the original model. A modifier must ask
+ * for the comparison, and no solved Linear of the same subgraph may be before the input. Such an
+ * input is known only as it is before that Linear is solved. It contains the error of the
+ * subgraph's input, which the solve of that Linear already compensates, so a comparison would
+ * compensate the error twice. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    bool *changed = NULL, *compared = NULL; // own: [nodes], [linears]
+    bool *changed = NULL, *compared = NULL; // own: [nodes of the graph], [linears]
     int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
                        // changes the value
     OSH_NEW(cx, changed, g->n_nodes);
@@ -144,8 +146,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // if one Linear is compared, all Linears with
-                                                    // the same statistic are
+    for (int i = 0; i < p->match->n_linears; i++) { // Linears with the same statistic are all
+                                                    // compared if one of them is
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))

@@ -1,4 +1,4 @@
-/* looks.c - finds the values that observers look at twice. */
+/* looks.c - finds the values that observers read twice. */
 #include "schedule/looks.h"
 #include "match/cache.h"
 #include "rewrite/passthrough.h"
@@ -17,8 +17,8 @@ static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)
 
 bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
 
-/* True if the value is in the store when the statistics are finished: it is an input of the range,
- * or the visit runs in segments, whose values are stored. */
+/* True if the value is in the store when the statistics are complete. Inputs of the range are in
+ * the store. If the visit runs in segments, all values are in the store. */
 static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
 {
     int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
@@ -57,7 +57,7 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
     for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
-    /* If both models have the same value, the value of the original model is used. */
+    /* If a value is the same in both models, the original model's value is read. */
     for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:

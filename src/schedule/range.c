@@ -25,12 +25,12 @@ bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *
     return osh_fold_in(p, f, r->first_subgraph, r->n_subgraphs);
 }
 
-/* Sets want[w] to true for the weights of the Linears of the range that take factors, if `s` is the
- * fold pass. They are loaded once for all passes. */
+/* If `s` is the fold pass, sets want[w] to true for the weights that take factors. All passes of
+ * the visit use these weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    bool whole = s->n == r->n_nodes; // false: the step is a segment, for which weights are read
-                                     // from the checkpoint
+    bool whole = s->n == r->n_nodes; // if false, the step is a segment, and the fold reads the
+                                     // weights from the checkpoint
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;
              osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;
@@ -50,8 +50,8 @@ static void range_widen(int *first, int *end, int i)
     if (i >= *end) *end = i + 1;
 }
 
-/* Finds the first and the last Linear, value and weight of the range. A model with experts has so
- * many of each that work on a range must not search all of them. */
+/* Finds the first and the last Linear, value and weight of the range, so that work on a range does
+ * not search all of them. A model with experts has very many. */
 static void range_find_ends(osh_range *r, const osh_schedule *p)
 {
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);

@@ -1,12 +1,14 @@
-/* tuning.c - decides whether codes, scales and norms are tuned, and counts the work. */
+/* tuning.c - decides whether codes, scales and norms are tuned, and counts the operations of
+ * tuning. */
 #include "schedule/tuning.h"
 
 #include <string.h>
 
 
-#define MOST_WORK 2e13 // most multiplications and additions for quality best: minutes of work
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: largest number of passes over the
-                                            // rows, smallest number of rows
+#define MOST_WORK 2e13 // largest number of operations that quality best spends on tuning: minutes
+                       // of work
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // limits for quality best: passes over the rows, and
+                                            // number of rows of calibration data
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {
@@ -35,7 +37,7 @@ double osh_tuning_flops(const osh_schedule *p)
     return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
 }
 
-/* Returns the reason why the model, the recipe or the data cannot be tuned. NULL: they can. */
+/* Returns the reason why the model, the recipe or the data cannot be tuned; NULL: they can. */
 static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
 {
     if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";
@@ -76,8 +78,8 @@ done:
     return rc;
 }
 
-/* For quality best: limits the number of steps to what the rows allow. Returns the reason why
- * tuning is not worth its time, or NULL if it is. */
+/* For quality best: limits the number of steps to MOST_PASSES passes over the rows. Returns the
+ * reason why tuning is not done; NULL: it is done. */
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;

@@ -12,8 +12,8 @@
 
 enum { N_LISTS = 10 };
 struct osh_visit_lists {
-    bool *of[N_LISTS]; // own [values]; all false between walks
-    int *wanted;       // own [values]; all -1 between walks
+    bool *of[N_LISTS]; // own [graph values]: all false between walks
+    int *wanted;       // own [graph values]: all -1 between walks
 };
 
 typedef struct walk {
@@ -21,20 +21,24 @@ typedef struct walk {
     const osh_graph *g;
     const osh_visitor *v;
     osh_range r;
-    bool plain;   // true: later subgraphs get inputs that are computed with the original weights
-    bool carries; // true: this pass computes values of the original model; never in a pass through
-                  // solved weights
-    bool *run;    // own [r.n_nodes]
-    bool *routed; // own [r.n_nodes]; used in the pass through the solved weights
-    osh_visit_lists *made; // own; NULL: the visitor has the lists
-    osh_visit_lists *lists; // view: contains the lists below
-    int *wanted; // [values] node of the first Linear that needs statistics of the value; -1: none
+    bool plain;   // later subgraphs get inputs that are computed with the original weights
+    bool carries; // the first pass also computes values of the original model; the pass with solved
+                  // weights does not
+    bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
+    bool *routed; // own [r.n_nodes]: in the pass with solved weights, true for nodes that run only
+                  // on the rows of their expert
+    osh_visit_lists *made; // own; NULL: the visitor provides the lists
+    osh_visit_lists *lists; // view; has the memory of the following lists
+    int *wanted; // [graph values] node of the first Linear that needs statistics of the value; -1:
+                 // none
     int *last;   // own [r.v1 - r.v0]: last node that runs and reads the value; -1: none
-    /* [values]; `shift`: true for values that are compared with those of the original model. */
+    /* [graph values], true for values: want: that a pass computes; stats: whose statistics are
+     * collected; shift: that are compared with the original model; in, out, consume: of osh_step;
+     * keep: that the store keeps */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [values] values of first looks
-    bool *target; // [values] targets of a block
-    bool *mixed;  // [values] values of the original model that are inputs of a block
+    bool *look;   // [graph values] true for values of a first look
+    bool *target; // [graph values] true for targets of a block
+    bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
 
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
@@ -96,7 +100,7 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Clears the lists, in which only values of the range were marked. */
+/* Resets the lists for the next walk. Only entries of the range's values were set. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; w->lists && i < N_LISTS; i++) walk_clear(w, w->lists->of[i]);
@@ -114,12 +118,12 @@ static bool ints_have(const int *list, int n, int v)
     return false;
 }
 
-static bool walk_runs(const walk *w, int node) // node: index in the whole graph
+static bool walk_runs(const walk *w, int node) // node: index in the graph
 {
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
-/* Finds for each value the last node that runs and reads it (walk_choose_nodes). */
+/* Sets w->last to the last node that runs and reads each value. Called after walk_choose_nodes. */
 static void visit_find_last(walk *w)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
@@ -128,13 +132,13 @@ static void visit_find_last(walk *w)
             if (w->g->nodes[i].in[k] >= 0) w->last[w->g->nodes[i].in[k] - w->r.v0] = i;
 }
 
-/* True if a node of [first, end of the range) runs and reads v. */
+/* True if node `first` or a later node of the range runs and reads v. */
 static bool walk_reads_from(const walk *w, int first, int v)
 {
     return w->last[v - w->r.v0] >= first;
 }
 
-/* Adds the values from which statistics are computed. */
+/* Sets values[v] to true for the values from which the statistics of `stats` are computed. */
 static void walk_add_observed(const walk *w, bool *values, const bool *stats)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -156,7 +160,7 @@ static void walk_add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
-/* Adds the outputs of routers to w->want, because the tokens of each expert are counted while
+/* Sets w->want for the outputs of routers, because the tokens of each expert are counted while
  * statistics are collected (run/coverage.h). */
 static void walk_want_routes(walk *w)
 {
@@ -165,8 +169,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Makes a step. Its `in` marks the values that its nodes and statistics need and that it does not
- * make. */
+/* Returns a step with nodes [first, first + n). The list `in` has the values that nodes and
+ * statistics of the step need and that the step does not compute. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -182,8 +186,8 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* The model whose live values a pass computes. OF_BOTH: both models have the same values, or one
- * pass computes both. */
+/* The model whose outputs of a subgraph a pass computes. OF_BOTH: both models have the same values,
+ * or one pass computes both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)
@@ -196,15 +200,16 @@ static void walk_want_live_out(walk *w, whose which)
     for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
 }
 
-/* For the pass through solved weights: chooses the nodes that run only on the rows of their expert.
- * These are nodes whose outputs only the combine of the expert reads, if the combine runs too. */
+/* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
+ * expert. The output of such a node is read only inside the expert, up to the moe_combine of the
+ * expert, which must also run. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
-/* Sets s->routed for the nodes that walk_choose_routed has chosen, and adds the output of the
- * router, which selects the rows, to `in`. */
+/* Sets s->routed for the nodes that walk_choose_routed chose. Adds the output of the router, which
+ * selects the rows, to the inputs of the step. */
 static void walk_take_routed(walk *w, osh_step *s)
 {
     s->routed = w->routed + (s->first - w->r.first);
@@ -220,10 +225,10 @@ static void walk_choose_nodes(walk *w)
     osh_exec_needed(w->run, w->g, w->r.first, w->r.n_nodes, w->want);
 }
 
-/* ---- whole, and in rounds ---- */
+/* ---- a subgraph as a whole, and in rounds of statistics ---- */
 
-/* Chooses the inputs of Linears that wait for statistics, from node `from` on, as many as fit in
- * the bytes of a round. *next: node at which the next round begins, or the end of the range. */
+/* Chooses inputs of Linears whose statistics are still needed, from node `from` on, as many as fit
+ * in round_bytes (0: all). *next: node at which the next round begins, or the end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -242,8 +247,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first look at values that are looked at twice and not kept between the looks. The next
- * pass is the second look and adds to all statistics. n 0: the values are inputs. */
+/* Runs the first look at values that observers read twice and the store does not keep between the
+ * looks. The next pass is the second look, and collects all statistics. n 0: the values are inputs
+ * of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -268,7 +274,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* `over`: no later pass reads the inputs again. */
+    /* over: no later pass reads the inputs. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -288,13 +294,14 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     }
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
-    // Later rounds still need the original weights.
+    // If not `last`, the weights in memory stay unchanged, because later rounds need the original
+    // weights.
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last));
 done:
     return rc;
 }
 
-/* Runs the original model's nodes of a subgraph that is solved. */
+/* Runs the nodes of the original model in a subgraph whose Linears are all solved. */
 static osh_status walk_original(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
@@ -326,8 +333,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     s.again = true;
     walk_take_routed(w, &s);
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // the store may free these
-                                                                     // inputs, because no later
-                                                                     // step needs them
+                                                                     // inputs after the last step
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
@@ -355,9 +361,10 @@ done:
     return rc;
 }
 
-/* ---- segments ---- */
+/* ---- segments of a subgraph: one group of Linears at a time ---- */
 
-/* Returns node i, or the next node if i is its original. */
+/* Returns node i. If i is a node of the original model, returns the next node, which is the same
+ * node of the quantized model. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
@@ -366,8 +373,8 @@ static const osh_node *quantized_of(const walk *w, int i)
 
 static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
 
-/* Returns the end of the segment that begins at first: before the next group of Linears with one
- * input. */
+/* Returns the end of the segment that begins at node `first`. A segment has one group of Linears
+ * with the same input, and ends before the next group. */
 static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
@@ -379,8 +386,8 @@ static int walk_segment_end(const walk *w, int first)
     return i;
 }
 
-/* Chooses the inputs of the Linears in [first, end) that wait for statistics, except inputs whose
- * statistics an earlier segment has collected. Returns false if there are none. */
+/* Sets w->stats for the inputs of Linears in nodes [first, end) whose statistics are needed and
+ * were not collected by an earlier segment. Returns false if there are none. */
 static bool walk_segment_stats(walk *w, int first, int end)
 {
     bool any = false;
@@ -394,7 +401,7 @@ static bool walk_segment_stats(walk *w, int first, int end)
     return any;
 }
 
-/* True if a statistic of v is needed at node `end` or later. */
+/* True if Linears at node `end` or later need a statistic of v. */
 static bool statistic_waits_for(const walk *w, int end, int v)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -411,11 +418,11 @@ static bool statistic_waits_for(const walk *w, int end, int v)
     return w->wanted[v] >= end && walk_observed(w, v) == v;
 }
 
-/* Chooses the values that nodes from `end` on read in this pass through the range, or that are read
- * after the range. */
+/* Sets w->keep for the values that must be in the store after a segment that ends at node `end`:
+ * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // a second pass follows
+    bool twice = first_way && w->r.propagate && !w->r.merged; // the range is walked a second time
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);
@@ -435,8 +442,8 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // a step without nodes: it collects only
-                                                        // statistics of inputs
+    osh_step s = walk_make_step(w, first, 0, w->stats); // no nodes run: the step collects
+                                                        // statistics of inputs only
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
@@ -468,8 +475,8 @@ done:
     return rc;
 }
 
-/* Walks once through the range in segments: either through the original weights, for the statistics
- * and the original model's values, or through the solved weights. */
+/* Walks once through the range in segments. first_way: with the original weights, to collect
+ * statistics and to compute the original model's values. Otherwise: with the solved weights. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -496,10 +503,11 @@ done:
     return rc;
 }
 
-/* ---- factors ---- */
+/* ---- the fold pass, for factors ---- */
 
-/* Chooses the values that a segment keeps: inputs of the range, values that the range does not use,
- * and values that the rest of the pass reads. */
+/* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
+ * at node `end`: inputs and outputs of the range that were there before, and values that later
+ * nodes of the pass read. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {
@@ -563,8 +571,9 @@ osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const o
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .v = v, .r = osh_range_at(p, index)};
     const osh_visit *how = &p->visits[index];
-    w.plain = !w.r.observe; // the weights do not change
-    if (v->solved && v->solved(v->user, &w.r, NULL)) { // an earlier run has solved all Linears
+    w.plain = !w.r.observe; // no weight of the range changes
+    if (v->solved && v->solved(v->user, &w.r, NULL)) { // true if an earlier run has solved all
+                                                       // Linears of the range
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }

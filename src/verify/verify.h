@@ -1,5 +1,5 @@
-/* verify.h - the parts of `oneshot verify` that its files share: checks, and the list of
- * findings. */
+/* verify.h - the state of `oneshot verify`, its list of findings, and the functions that check one
+ * part of the output each. */
 #ifndef OSH_VERIFY_H
 #define OSH_VERIFY_H
 #include "base/map.h"
@@ -14,34 +14,39 @@ typedef struct osh_finding {
 typedef struct osh_verify {
     const char *dir;              // view: directory of the output
     const osh_verify_options *opt; // view
-    osh_checkpoint *ck;           // own: the output as a checkpoint; NULL: it cannot be opened
-    cJSON *manifest;              // own: without its long lists; NULL: there is none
-    bool quantized, pruned, changed; // the manifest has a tensor with this rule
-    osh_map *recorded;            // own: name of a module -> bits of its error in the manifest
-    osh_options plan_options;     // own: its strings
-    osh_plan *plan;               // own: made from source and recipe; NULL: there is no source
+    osh_checkpoint *ck;           // own: the output, opened as a checkpoint; NULL: it cannot be
+                                  // opened
+    cJSON *manifest;              // own: the manifest without its lists of modules, tensors and
+                                  // folds; NULL: none
+    bool quantized, pruned, changed; // the manifest has a tensor with the rule "quantized",
+                                     // "pruned", "changed"
+    osh_map *recorded;            // own: name of a module -> bits of the module's error in the
+                                  // manifest (a double)
+    osh_options plan_options;     // own: strings of these options
+    osh_plan *plan;               // own: plan made from source and recipe; NULL: no source is given
     osh_globals *globals;         // own: global scales of the plan; NULL: none
     osh_finding *findings;        // own
     size_t n, cap;
-    /* Number of checksums that agree; of tensors equal to the source's; of checked modules. */
+    /* n_sums: checksums that agree; n_compared: tensors equal to the source's; n_modules: checked
+     * modules. */
     int64_t n_sums, n_compared, n_modules;
 } osh_verify;
 
 enum { OSH_VERIFY_TEXT = 400, OSH_VERIFY_MAX = 1000 };
-/* Adds a finding. Findings after OSH_VERIFY_MAX are only counted. */
+/* Adds a finding. If there are OSH_VERIFY_MAX findings, further findings are only counted. */
 osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted,
                           const char *found, ...) __attribute__((format(printf, 5, 6)));
-/* Turns the failure `rc` into a finding and clears the error. If it is a failure of this process
- * (no memory, or interrupted), returns rc instead. */
+/* Turns the failure `rc` into a finding, clears the error and returns OSH_OK. Returns rc unchanged
+ * if the process itself failed (no memory, or interrupted). */
 osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where,
                              const char *wanted);
 
 
-/* verify_manifest.c: reads the manifest and the errors of the modules in it. A missing manifest is
- * a finding. */
+/* verify_manifest.c: reads the manifest and the recorded errors of its modules. A missing manifest
+ * is a finding. */
 osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v);
-/* Calls list->item for each item of one long list of the manifest. Does nothing if there is no
- * manifest. */
+/* Calls list->item for each item of one list of the manifest ("modules", "tensors" or "folds").
+ * Does nothing if the output has no manifest. */
 osh_status osh_verify_each(osh_ctx *cx, const osh_verify *v, const osh_json_taken *list,
                            void *user);
 
@@ -50,7 +55,7 @@ osh_status osh_verify_each(osh_ctx *cx, const osh_verify *v, const osh_json_take
 osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v);
 /* Checks that the side files equal those of the source. */
 osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v);
-/* Finds files that are neither in the manifest nor in the plan, except shards, which
+/* Finds files that are neither in the manifest nor in the plan. Skips shards, which
  * osh_verify_manifest checks. */
 osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v);
 
@@ -61,30 +66,32 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v);
 osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);
 
 
-/* verify_weights.c: checks codes and scales of a Linear against the source's weight. */
+/* verify_weights.c: checks the codes and scales of a Linear against the weight in the source. */
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear);
-/* The next two check one quantized module without the source: osh_verify_params its scales and zero
- * points, osh_verify_codes its codes, whose shape is [O, I]. */
+/* Two checks of a quantized module that need no source: osh_verify_params checks scales and zero
+ * points, osh_verify_codes checks codes [O, I]; `shape` has O and I. */
 osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                              const osh_qparams *p);
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                             const uint8_t *codes, const int64_t *shape);
 
-/* Returns the relative squared error of a module that the run has recorded (verify_manifest.c). <
- * 0: there is none. */
+/* Returns the relative squared error of a module in the manifest (verify_manifest.c); < 0: none is
+ * recorded. */
 double osh_verify_recorded(const osh_verify *v, const char *name);
 
 
-/* verify_cache.c: checks the scales of the cache that belong to a Linear, and its learned bias. */
+/* verify_cache.c: checks the scales of the key and value cache that belong to a Linear, and the
+ * Linear's learned bias. */
 osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear);
-/* Checks that a weight which has such scales but is not quantized equals the source's. */
+/* Checks that an unquantized weight whose Linear has scales of the cache equals the source's
+ * weight. */
 osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
-/* Checks the zeros of a pruned weight. If `source` is not NULL, also checks the other values,
- * provided that the method does not change them. */
+/* Checks the zeros of a pruned weight w. If `source` is not NULL and the pruning method keeps the
+ * other values, also checks that these equal the source's. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,
                             const osh_tensor *source);
 #endif

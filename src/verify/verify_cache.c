@@ -1,5 +1,5 @@
-/* verify_cache.c - checks the scales of a cache of keys and values. If the Linear that has them is
- * not quantized, its weight must equal the source's. */
+/* verify_cache.c - checks the scales of a cache of keys and values. If the Linear that computes the
+ * keys or values is not quantized, its weight must equal the source's. */
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
             break;
         }
     }
-    if (l->out.bias >= 0) { // a learned bias, whose value cannot be known here
+    if (l->out.bias >= 0) { // the value of a learned bias is not known, so it must only be finite
         int64_t i = l->out.first + l->out.n - 1;
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));

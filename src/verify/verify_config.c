@@ -13,10 +13,10 @@
 #include "quant/groups.h"
 #include "verify/verify.h"
 
-typedef struct modules { // modules with a weight
+typedef struct modules { // modules that have a weight
     char **names;        // own
     const char **classes;
-    const char **never;  // reason why the module must not have codes; NULL: it may have codes
+    const char **never;  // reason why the module must not be quantized; NULL: it may be quantized
     int *which;          // index of the group in quantization_config; -1: dense
     int n;
 } modules;
@@ -26,7 +26,7 @@ static const char *const quantized_leaves[] = {
     "weight_global_scale", "weight_g_idx", "input_scale",      "input_zero_point",
     "input_global_scale",  "output_scale", "output_zero_point"};
 
-/* True if the name ends with the leaf. *n: length of the module's name. */
+/* True if the name is "MODULE.leaf". *n: length of MODULE. */
 static bool leaf_split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);
@@ -50,8 +50,8 @@ static osh_status config_read_leaf(osh_ctx *cx, osh_tensor **out, const osh_veri
     return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
 }
 
-/* Finds rows and columns of a module's weight: in weight_shape if the format has it, else from the
- * codes. 0: it has neither. */
+/* Sets shape to the rows and columns of a module's weight. They come from weight_shape if the
+ * output has it, else from the weight or the packed codes. If all are missing, shape is {0, 0}. */
 static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *v,
                                const char *module)
 {
@@ -60,10 +60,10 @@ static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *
     const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
                           *w = config_find_leaf(cx, v, module, "weight");
     const osh_ckpt_tensor *packed =
-        config_find_leaf(cx, v, module, "weight_packed"); // FP4: a byte has two codes
+        config_find_leaf(cx, v, module, "weight_packed"); // FP4: one byte has two codes
     const osh_ckpt_tensor *scale =
-        config_find_leaf(cx, v, module, "weight_scale"); // FP6: 24 bytes for each scale; three
-                                                         // bytes have four codes
+        config_find_leaf(cx, v, module, "weight_scale"); // FP6: three bytes have four codes, and
+                                                         // each scale belongs to 24 bytes
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
         OSH_TRY(config_read_leaf(cx, &t, v, s));
@@ -86,8 +86,8 @@ static bool module_is_quantized(osh_ctx *cx, const osh_verify *v, const char *mo
     return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
 }
 
-/* Adds a module with its class. The name and the shape of its weight tell its kind. A dense norm is
- * not added. Takes ownership of `name`. */
+/* Adds a module with its class, which follows from the name and the shape of the weight. A dense
+ * norm is not added. Takes ownership of `name`. */
 static osh_status modules_add(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds,
                               char *name)
 {
@@ -108,7 +108,7 @@ done:
     return rc;
 }
 
-/* Lists modules with codes, and with 2-D float weights that are neither norms nor matrices of
+/* Lists the modules that have packed codes or a 2-D weight. Skips dense norms and the matrices of
  * transforms. */
 static osh_status modules_list(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_q_config *c)
 {
@@ -140,7 +140,8 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* Checks an output head without a tensor: loaders make a Linear of it, so no group may match it. */
+/* Checks an output head that has no tensor. Loaders make a Linear of such a head, so no group may
+ * match it. */
 static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
                                      osh_groups *g, osh_matcher *ignored)
 {
@@ -162,8 +163,8 @@ done:
     return rc;
 }
 
-/* Checks a tied head: loaders replace it by the embedding table, so neither may have codes in an
- * output that stores both. */
+/* Checks a tied head. Loaders replace a tied head by the embedding table, so an output with a
+ * tensor for the head must not quantize the head or the table. */
 static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -184,7 +185,7 @@ done:
     return rc;
 }
 
-/* Finds the group of each module that is not ignored, with the lookup of compressed-tensors. */
+/* Finds the group of each module that is not ignored, in the way compressed-tensors does. */
 static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
                                       const osh_q_config *c)
 {
@@ -265,9 +266,9 @@ done:
     return rc;
 }
 
-/* Returns the dtype of a module's scales. It is that of the source's weight, which may differ from
- * the config's. It is taken from the first scale of a float dtype; all other scales must have the
- * same. The manifest and the plan are used to check that it is the source's. */
+/* Returns the dtype of a module's scales: the dtype of the first scale of a float dtype. All other
+ * scales of the module must have the same dtype. It is the dtype of the source's weight, which can
+ * differ from the config's; the checks of manifest and plan compare it with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -307,7 +308,7 @@ done:
     return rc;
 }
 
-/* Reads the number in a module's tensor of one element. *there is false if there is no such
+/* Reads a tensor of one element of a module to *out. *there is false if the module has no such
  * tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
@@ -325,8 +326,8 @@ done:
     return rc;
 }
 
-/* Checks that a module has the global scale of the first part of its layer, because engines run
- * fused modules with one global scale. */
+/* Checks that a module has the global scale of the first Linear that engines fuse with it, because
+ * a fused module has only one global scale. */
 static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -381,7 +382,7 @@ done:
     return rc;
 }
 
-/* Finds tensors that only a quantized module can have, under a name that has no weight. */
+/* Finds tensors of a quantized module, such as scales, whose module has no weight. */
 static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -400,7 +401,7 @@ done:
     return rc;
 }
 
-/* Checks the scales of keys, values and queries. */
+/* Checks that the scales of keys, values and queries are positive and finite. */
 static osh_status config_check_cache_scales(osh_ctx *cx, osh_verify *v)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale"};
@@ -452,8 +453,9 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
-        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide, not
-                                                                        // the config
+        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // a module counts as
+                                                                        // quantized by its tensors,
+                                                                        // not by the config
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
                          osh_q_family_of(v->ck->config)};

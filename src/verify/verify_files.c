@@ -40,7 +40,7 @@ done:
     return rc;
 }
 
-/* Writes a shape of the manifest in the form of files_shape_text: "[576, 1536]". */
+/* Prints a shape of the manifest like files_shape_text: "[576, 1536]". */
 static void files_listed_shape(char *to, size_t room, const cJSON *list)
 {
     int64_t shape[OSH_MAX_DIMS];
@@ -53,7 +53,7 @@ static void files_listed_shape(char *to, size_t room, const cJSON *list)
 
 typedef struct tensors {
     osh_verify *v;
-    osh_map *listed; // own: names of tensors
+    osh_map *listed; // own: names of the tensors in the manifest
     void *chunk;     // own
 } tensors;
 
@@ -64,7 +64,7 @@ static void files_take_rule(osh_verify *v, const char *rule)
     v->changed |= !strcmp(rule, "changed");
 }
 
-/* Checks a tensor of the manifest. It is an osh_json_taken.item. */
+/* Checks one tensor of the manifest's list. Has the type of osh_json_taken.item. */
 static osh_status files_check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
@@ -224,7 +224,8 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        osh_checkpoint source = {.dir = v->opt->model}; // only its directory is read
+        osh_checkpoint source = {.dir = v->opt->model}; // enough for osh_checkpoint_side_files,
+                                                        // which reads only the directory
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     }
     for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
@@ -246,7 +247,8 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     osh_map *known = NULL; // own
     char **names = NULL;   // own
     size_t n = 0;
-    if (!v->manifest && !v->plan) goto done; // there is no list of files
+    if (!v->manifest && !v->plan) goto done; // without manifest and plan there is no list of files
+                                             // to compare with
     OSH_TRY(osh_map_new(cx, &known, 32));
     OSH_TRY(files_list_known(cx, known, v));
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
@@ -267,7 +269,8 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    osh_checkpoint source = {.dir = v->opt->model}; // only its directory is read
+    osh_checkpoint source = {.dir = v->opt->model}; // enough for osh_checkpoint_side_files, which
+                                                    // reads only the directory
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;

@@ -1,6 +1,6 @@
-/* verify_pruned.c - checks a pruned weight. It must have the zeros of the mask and the error that
- * the run has recorded. If the method does not change other values, they must be the source's. If
- * the pruned weight was quantized, only the zeros are checked. */
+/* verify_pruned.c - checks a pruned weight. The weight must have the zeros of the mask and the
+ * error that the run recorded. If the pruning method keeps the other values, these must equal the
+ * source's. If the pruned weight was also quantized, only the zeros are checked. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,8 +10,8 @@
 
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
-    int64_t group_row, group_at, value_row, value_at; // position of: first wrong group; first wrong
-                                                      // value
+    int64_t group_row, group_at, value_row, value_at; // first group with too few zeros, and first
+                                                      // wrong value: row and column
 } pruned_seen;
 
 static void pruned_look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row,
@@ -43,7 +43,8 @@ static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
             (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
     if (!rule->m && (double)s->zeros + (double)(l->O + l->I) <
-                        n * rule->sparsity) { // because the pruner rounds counts down
+                        n * rule->sparsity) { // O + I zeros fewer are accepted, because the pruner
+                                              // rounds counts down
         snprintf(text, sizeof text, "%g", rule->sparsity);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
     }
@@ -65,7 +66,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
     osh_prune_rule rule =
         osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
     pruned_seen seen = {0};
-    float *row = NULL; // own: [2, I] two rows
+    float *row = NULL; // own: [2, I]: a row of the output, and the same row of the source
     OSH_NEW(cx, row, 2 * l->I);
     for (int64_t r = 0; r < l->O; r++) {
         size_t at = (size_t)(r * l->I) * osh_dtype_bytes(w->dtype);

@@ -1,5 +1,5 @@
-/* verify_source.c - checks the output against its source. It makes the plan again from the source
- * and the output's recipe.yaml, so it need not trust the manifest or the config. */
+/* verify_source.c - checks the output against the source. It makes the plan again from the source
+ * and the output's recipe.yaml, so the check does not depend on the manifest or the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 #include "schedule/tuning.h"
 #include "verify/verify.h"
 
-/* Returns a field of the identity that the manifest contains. */
+/* Returns a member of the identity in the manifest: the source, flags and versions of the run.
+ * NULL: the member is missing. */
 static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(
@@ -68,12 +69,13 @@ done:
     return rc;
 }
 
-typedef struct json_place { // a difference between two JSON values
-    char path[256];         // such as "a.b[2]"
+typedef struct json_place { // a member in which two JSON values differ
+    char path[256];         // path of the member, such as "a.b[2]"
     char has[160], want[160];
 } json_place;
 
-/* Finds the first difference of two JSON values. Returns false if there is none. */
+/* Finds the first member in which two JSON values differ, and sets *at. Returns false if the values
+ * are equal. */
 static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
 {
     size_t n = strlen(at->path), room = sizeof at->path - n;
@@ -129,7 +131,7 @@ done:
     return rc;
 }
 
-/* Checks that the given source is the one that the manifest names. */
+/* Checks that the manifest names the given source. */
 static osh_status source_check_identity(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -172,8 +174,8 @@ done:
     return rc;
 }
 
-/* Checks names, shapes, dtypes and shards of the output's tensors. Sets present [n_out] to true for
- * tensors that have the planned shape and dtype. */
+/* Checks names, shapes, dtypes and shards of the output's tensors against the plan. Sets present[i]
+ * to true if output tensor i has the planned shape and dtype. */
 static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
 {
     osh_status rc = OSH_OK;
@@ -220,12 +222,12 @@ done:
 typedef struct source_sums {
     osh_verify *v;
     bool
-        *listed; // own [tensors of the source]: true if checked; several output tensors may have
-                 // the same source
+        *listed; // own [tensors of the source]: true if the checksum was compared; several output
+                 // tensors may have the same source
 } source_sums;
 
-/* Compares the checksum of a source tensor in the manifest with the source. It is an
- * osh_json_taken.item. */
+/* Compares the checksum of a source tensor in the manifest with the checksum of the bytes that were
+ * read. Has the type of osh_json_taken.item. */
 static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const source_sums *s = user;
@@ -256,7 +258,8 @@ done:
     return rc;
 }
 
-/* Reads the factors of a fold. Returns false if their number is wrong or one is not positive. */
+/* Reads the factors of a fold. Returns false if their number is wrong or a factor is not
+ * positive. */
 static bool factors_read(osh_fold *f, const cJSON *text)
 {
     if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
@@ -271,7 +274,7 @@ static bool factors_read(osh_fold *f, const cJSON *text)
 
 typedef struct factors {
     const osh_plan *p;
-    bool *known; // own [folds]
+    bool *known; // own [folds]: true if the manifest has valid factors for the fold
     int next;    // index of the fold to try first, because the manifest has the order of the plan
 } factors;
 
@@ -292,9 +295,9 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     return OSH_OK;
 }
 
-/* Takes the factors from the manifest, so that the source is read with them folded in. Later
- * comparisons show whether they are the factors of the output. *known: true if all factors are
- * known. */
+/* Takes the factors of all folds from the manifest, so that the source is read with the folded
+ * factors. Comparing the tensors later shows whether the output has the same factors. *known: true
+ * if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
@@ -319,8 +322,8 @@ done:
     return rc;
 }
 
-/* Tells the plan that norms were tuned if the recipe asks for tuning. Their values cannot be known
- * here. */
+/* Marks norms as tuned in the plan if the recipe asks for tuning, because the values of tuned norms
+ * cannot be computed again. */
 static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
     if (!osh_tuning_asked(&v->plan->schedule) || v->plan->rewrites.n_folds ||
@@ -334,7 +337,7 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     osh_status rc = OSH_OK;
     bool differs = false,
          tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
-    char *chunk = NULL; // own: one half for the source, one for the output
+    char *chunk = NULL; // own: one half for bytes of the source, one for bytes of the output
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];
@@ -391,7 +394,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     bool known = true;
     OSH_TRY(source_take_factors(cx, v, &known));
     OSH_TRY(source_take_tuned(cx, v));
-    if (!known) goto done; // nothing can be compared
+    if (!known) goto done; // without the factors no tensor can be compared
     for (int64_t i = 0; i < p->manifest.n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (present[i] && p->manifest.out_info[i].source >= 0) OSH_TRY(source_check_copy(cx, v, i));

@@ -1,33 +1,36 @@
 /* verify_weights.c - checks codes and scales of a quantized module against the source's weight
  * w [O, I].
  *
- *   scale, zero   equal those of the source's minima and maxima, bit for bit: rounding and GPTQ
- *                 take both from all of w
+ *   scale, zero   equal, bit for bit, those computed from the minima and maxima of w: rounding and
+ *                 GPTQ both compute them from all of w
  *   rounding      every code is the nearest one
- *   GPTQ          codes are not the nearest, because a code takes over the errors of other codes.
- *                 These are errors of rounding themselves, so the whole weight has
+ *   GPTQ          codes are not the nearest, because each code compensates the rounding errors of
+ *                 other codes. So the squared error of the whole weight is bounded by
  *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
- *                 A row has ROW_FACTOR instead of FACTOR, except for one row in ROWS: if an output
- *                 is large for every token, the rest of its row compensates its error. No element
- *                 is off by more than half of the range of its codes, or by more than the 16 scales
- *                 that clamping can cause with 4 bits, if these are larger. Columns of dq that have
- *                 only zeros do not count: no token has reached them, and GPTQ sets them to 0.
+ *                 where dq is decoded from the codes, rtn is w rounded to nearest, s is the scale.
+ *                 The bound of a row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
+ *                 the bound: if an output is large for every token, the rest of the row compensates
+ *                 its error. No element is off by more than half of the range of its codes, or by
+ *                 more than 16 scales if that is larger (clamping can cause 16 scales at 4 bits).
+ *                 Columns of dq that have only zeros do not count: GPTQ sets a column to 0 if its
+ *                 input is 0 for all tokens.
  *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two
- *                 models: 4.4 times for a weight, 64 times or more for one row of 576, 27 scales
- *                 for an element of 8 bits
+ *                 models: factor 4.4 for a weight, 64 or more for one row of 576, 27 scales for an
+ *                 element of 8 bits
  *   both          |w - dq|^2 / |w|^2 is the error that the run recorded
  *
- *   pruned by the weight alone (magnitude, constant)   w is pruned here in the same way, and then
+ *   pruned by the weight alone (magnitude, constant)   w is pruned again in the same way, and then
  *                 all checks above apply
  *   Wanda         the mask depends on data. Kept values are the source's, so the recorded error is
- *                 that of w. dq has the direction of w, as below
- *   SparseGPT     kept values change, too, and the recorded error is that of a weight that is not
- *                 known here. dq must have the direction and the size of w:
+ *                 the error against w. dq must have the direction of w, as for SparseGPT
+ *   SparseGPT     kept values change, too, and the recorded error is the error against a changed
+ *                 weight, which `oneshot verify` cannot compute. dq must have the direction and the
+ *                 size of w:
  *                     <w, dq> > 0
  *                     up to the sparsity SPARSE: <w, dq> / |dq|^2 in a range, cos(row) >= COSINE
- *                 Measured with 6 samples of 64 tokens: 0.30 or more at sparsity 0.5 and 2 bits,
- *                 0.46 at 4 bits. From 0.7 on, rows of a correct output may be orthogonal to the
- *                 source's. */
+ *                 Measured with 6 samples of 64 tokens: cosines of 0.30 or more at sparsity 0.5 and
+ *                 2 bits, 0.46 at 4 bits. From sparsity 0.7 on, rows of a correct output may be
+ *                 orthogonal to the source's rows. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,10 +41,10 @@
 
 #define FACTOR 16.0
 #define ROW_FACTOR 64.0
-#define SPARSE 0.5  // largest sparsity for which directions are checked
-#define COSINE 0.2  // least cosine of a row
+#define SPARSE 0.5  // largest sparsity at which the direction of a weight is checked
+#define COSINE 0.2  // smallest accepted cosine between a row and the source's row
 enum { ROWS = 64 };
-enum { MAX_PER_MODULE = 3 }; // most findings of one kind for a module
+enum { MAX_PER_MODULE = 3 }; // largest number of findings of one kind for one module
 
 /* True if c is a valid integer code of a->bits bits. */
 static bool args_have_code(const osh_q_args *a, int c)
@@ -49,7 +52,7 @@ static bool args_have_code(const osh_q_args *a, int c)
     return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1);
 }
 
-/* Adds findings for scales below 0. */
+/* Adds findings for negative scales. */
 static osh_status scales_check_signs(osh_ctx *cx, osh_verify *v, const char *module,
                                      const osh_qparams *p)
 {
@@ -72,7 +75,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    bool signs = osh_q_may_be_signed(a); // only a plan has the modifier, which decides
+    bool signs = osh_q_may_be_signed(a); // without a plan the modifier is unknown, so both signs
+                                         // are accepted if any modifier makes them
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
                                (double)p->global));
@@ -118,7 +122,7 @@ done:
     return rc;
 }
 
-typedef struct stored { // a module as it is in the output
+typedef struct stored { // tensors of a module in the output, and the weight in the source
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     uint8_t *codes;                          // own
@@ -210,20 +214,24 @@ done:
     return rc;
 }
 
-typedef struct errors { // errors of a module's weight
-    float *w, *dq, *rtn; // own [I]: one row of: the source, decoded codes, decoded nearest codes
-    bool *live;          // own [I]: true for columns of dq that are not all 0
+typedef struct errors { // errors of a module's weight: w is the source's, dq is decoded from the
+                        // codes, rtn is w rounded to nearest
+    float *w, *dq, *rtn; // own [I]: one row of each
+    bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
-    double removed;      // part of the source's |w|^2 that pruning has removed
-    double live_err, expected; // live columns: squared error; that of rounding, plus s^2 / 12
+    double removed;      // fraction of the source's |w|^2 that pruning removed
+    double live_err, expected; // over the live columns: squared error; squared error of rounding,
+                               // plus s^2 / 12 for each element
     double worst_row,
-        worst_steps;         // largest error: of a row relative to `expected`; of an element in
-                             // scales
+        worst_steps;         // worst_row: largest squared error of a row, relative to `expected`;
+                             // worst_steps: largest error of an element, in scales
     double dot, square;      // <w, dq> and |dq|^2, over the live columns of all rows
-    double worst_cosine;     // least cosine between a row of w and the same row of dq; 0 if dq is 0
+    double worst_cosine;     // smallest cosine between a row of w and the same row of dq; 0 if the
+                             // row of dq is 0
     int64_t cosine_row;      // row of worst_cosine
     int64_t bad_row, step_row, step_col,
-        n_bad; // row and column of the largest errors; number of rows above ROW_FACTOR
+        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad: rows
+               // above ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
@@ -240,8 +248,8 @@ static void errors_read_row(float *to, const osh_tensor *t, int64_t r, int64_t I
                I);
 }
 
-/* Compares the direction of row r with that of the source's row. The result does not depend on
- * scales. */
+/* Compares the direction of row r of dq with row r of w. A factor on all scales does not change the
+ * result. */
 static void errors_measure_direction(errors *e, int64_t r, int64_t I)
 {
     double dot = 0, dq = 0, w = 0;
@@ -255,8 +263,7 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Compares the squared error of row r with that of rounding, for each run of columns with the same
- * scale. */
+/* Compares the squared error of row r with the squared error of rounding, scale by scale. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -319,7 +326,7 @@ done:
     return rc;
 }
 
-/* Checks the direction and size of a weight that was pruned with a mask that depends on data. */
+/* Checks the direction and size of a weight whose pruning mask depends on calibration data. */
 static osh_status errors_check_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
                                          const errors *e, const osh_prune_rule *rule)
 {
@@ -351,8 +358,8 @@ done:
     return rc;
 }
 
-/* Checks the measured errors. solved: true if codes are not the nearest ones. target: true if the
- * codes belong to a weight that is not known here. */
+/* Checks the measured errors. solved: true if the codes need not be the nearest codes. target: true
+ * if the codes belong to a changed weight that `oneshot verify` cannot compute. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
                                bool solved, bool target)
 {
@@ -405,8 +412,8 @@ done:
     return rc;
 }
 
-/* Prunes w as the run did, if the pruner uses only the weight; *known is then true. *removed: part
- * of |w|^2 that it removes. */
+/* Prunes w again if the pruner needs no calibration data, and sets *known. *removed: fraction of
+ * |w|^2 that pruning removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {
@@ -434,7 +441,8 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
     if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
-    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // scales depend on data
+    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // the scales depend on calibration
+                                                            // data, so they are not compared
     stored s = {0};        // own
     osh_qparams want = {0}; // own
     errors e = {0};        // own
@@ -443,7 +451,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(module_stored_load(cx, &s, v, l));
     if (!(freedom & OSH_FREE_SIGNS)) OSH_TRY(scales_check_signs(cx, v, l->name, &s.params));
     if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
-    if (!known) // the codes and scales belong to another weight than the source's
+    if (!known) // the codes and scales belong to a changed weight, which is not the source's
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);
