@@ -11,8 +11,6 @@ typedef struct blocked {
     osh_block_of of;      // own
     osh_linear_job *jobs; // own [n_learns], with own members
     osh_tensor **dense;   // own [n_learns]: original weights
-    double done;          // not used
-    double share;         // not used
 } blocked;
 
 /* Reads a sample of a value from the store. Has the type of osh_block.rows. */

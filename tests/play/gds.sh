@@ -72,8 +72,9 @@ grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat
 
 # Values on the disk: the bytes are those of a run with values on the GPU, for any reader and any
 # failure.
-job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
-     --num-calibration-samples 4 --max-seq-length 48 --threads 1 --progress none --output out)
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=6 tokens=48
+job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
+     --progress none --output out)
 run() { # arguments: knobs, flags; prints the checksum; messages to log
     knobs=$1
     shift
