@@ -165,7 +165,7 @@ typedef struct osh_tok_component {
     const char *type;
     osh_tok_load_fn load;
     osh_tok_step_fn run;
-    osh_cut_kind cuts; // where the input of a normalizer may be cut; `load` may change it
+    osh_cut_kind cuts; // positions at which the input may be cut; `load` may change the kind
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"

@@ -30,8 +30,8 @@ void osh_tokenizer_begin(osh_tokenizer *t);
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends the special tokens that come before a text. If `behind` is true, appends the special
- * tokens that come after it. */
+/* Appends the special tokens that come before a text, or those that come after it if the last
+ * argument is true. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
