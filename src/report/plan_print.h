@@ -9,6 +9,6 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
  * at most 80 columns. */
 osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p);
 /* Estimates the seconds of the job on the threads of this process, from cost.c's times for one core
- * with AVX2. All files count as being on one disk. */
+ * with AVX2 and for one disk. */
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p);
 #endif

@@ -84,7 +84,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
     const osh_router_tokens *x = &r->coverage->routers[i];
     const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
-    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // owned by o
+    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // own: o; view: tokens
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
               osh_report_number(o, "tokens", (double)x->n_tokens) &&
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
@@ -96,7 +96,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
 static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_report_lists *l = user;
-    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // owned by o
+    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o; view: t, f
     bool ok = o && osh_report_string(o, "name", l->r->run->plan->schedule.parts->parts[i].name) &&
               (t = cJSON_AddObjectToObject(o, "seconds")) &&
               (f = cJSON_AddObjectToObject(o, "gflop"));
