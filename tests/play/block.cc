@@ -1,7 +1,8 @@
-/* block.cc - runs a grid: its blocks one after the other, the threads of a block as fibers. A
- * thread runs until it must meet others: all threads of the block at a barrier, the lanes of the
- * mask at a warp call. Then it switches to the next thread that can run. A thread that has not
- * begun gets its own fiber only if the thread before it waits. */
+/* block.cc - runs a grid on the emulated GPU: the blocks one after the other, the threads of a
+ * block as fibers. A thread runs until it must wait for other threads: for all threads of the block
+ * at a barrier, for the lanes of the mask at a warp call. Then the next thread that can run
+ * continues. A thread that has not begun uses the fiber of the thread before it if that thread has
+ * ended; otherwise it gets a fiber of its own. */
 #include "block.h"
 #include "fiber.h"
 
@@ -25,17 +26,17 @@ struct async_copy {
 };
 
 struct thread {
-    osh_fiber *fiber; // runs the thread; NULL: the thread has not begun
+    osh_fiber *fiber; // fiber that runs the thread; NULL: the thread has not begun
     uint3 index;
-    state at;           // the last wait, or the present one
-    osh_play_site site; // the call at which it waits
+    state at;           // state at the current or the last wait
+    osh_play_site site; // call at which the thread waits
     int predicate;
-    int group;                      // the open group of asynchronous copies
-    std::vector<async_copy> copies; // pending, in their order
+    int group;                      // number of the open group of asynchronous copies
+    std::vector<async_copy> copies; // pending copies, in the order of the calls
 };
 
-/* Lanes that meet put their slots into one of two sets: lanes that already run again fill the
- * other. */
+/* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
+ * again fill the other set. */
 struct warp {
     osh_play_site site; // the call at which they meet, and its lanes
     uint32_t mask, arrived;
@@ -46,7 +47,8 @@ struct warp {
 static struct {
     const osh_play_grid *g;
     osh_fiber scheduler, fibers[MAX_THREADS];
-    osh_fiber *idle[MAX_THREADS], *from; // fibers that run no thread; the fiber that ran before this one
+    osh_fiber *idle[MAX_THREADS], *from; // idle: fibers that run no thread; from: the fiber that
+                                         // ran before the current one
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
@@ -88,8 +90,8 @@ static void set_ready(int thread)
     block.ready[place / 64] |= (uint64_t)1 << place % 64;
 }
 
-/* Returns the first thread of the block's order that can run; NULL: none. A warp thus runs alone
- * until its lanes wait for the others, and its stacks stay in the cache. */
+/* Returns the first thread, in the block's order, that can run, or NULL. So a warp runs alone until
+ * its lanes wait for other warps, which keeps its stacks in the cache. */
 static thread *find_ready(void)
 {
     for (int i = 0; i < (block.n + 63) / 64; i++) {
@@ -101,9 +103,9 @@ static thread *find_ready(void)
     return nullptr;
 }
 
-/* Makes the next thread the running one, and returns its fiber. A thread that has not begun gets
- * `own`, or a fresh fiber if own is NULL. If all threads wait, they pass a barrier. Returns the
- * scheduler after the last thread. */
+/* Chooses the next thread to run, and returns its fiber. A thread that has not begun gets the fiber
+ * `own`, or a new fiber if `own` is NULL. If all threads wait, they pass a barrier. After the last
+ * thread, returns the fiber of the scheduler. */
 static osh_fiber *next_fiber(osh_fiber *own)
 {
     thread *t;
@@ -120,8 +122,8 @@ static osh_fiber *next_fiber(osh_fiber *own)
     if (own) return t->fiber = own;
     t->fiber = block.idle[--block.n_idle];
     int i = (int)(t->fiber - block.fibers);
-    size_t skew = (size_t)(i % 128) * SKEW; // without it all stacks would share a few sets of the
-                                            // cache
+    size_t skew = (size_t)(i % 128) * SKEW; // without the skew, all stacks would use a few sets of
+                                            // the cache
     osh_fiber_init(t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     return t->fiber;
 }
@@ -147,8 +149,8 @@ int osh_play_barrier(osh_play_site site, int predicate)
     return block.count;
 }
 
-/* The last lane to arrive wakes the others. If orders is set, earlier writes are visible to all of
- * them. */
+/* Waits until all lanes of the mask have arrived, and returns their slots. The last lane to arrive
+ * wakes the others. If `orders` is true, earlier writes of each lane are visible to all lanes. */
 static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
 {
     int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
@@ -218,7 +220,7 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
-/* Runs a thread, and after it each thread that comes next and has not begun. */
+/* Entry of a fiber. Runs a thread, and then each next thread that has not begun. */
 static void fiber_main(void)
 {
     osh_fiber *self = block.now->fiber, *next;
@@ -233,7 +235,7 @@ static void fiber_main(void)
     switch_fibers(self, next, true);
 }
 
-static char *stacks; // own: lives until the process ends
+static char *stacks; // own: freed by the end of the process
 
 static char *stack_of(int i)
 {
@@ -256,7 +258,7 @@ static void say_where(const thread *t, char *text, size_t n)
                  t->site.file, t->site.line);
 }
 
-/* All threads wait: they must be at the same barrier. */
+/* Called when all threads wait. Checks that they wait at one barrier, and wakes them. */
 static void pass_barrier(void)
 {
     const thread *first = &block.threads[0];
@@ -266,7 +268,7 @@ static void pass_barrier(void)
         if (t->at != AT_BARRIER || t->site.line != first->site.line || t->site.file != first->site.file) {
             char a[512], b[512];
             const thread *other = first->at == AT_BARRIER && i ? t : first;
-            // a thread at another call than the first
+            // finds a thread that waits at another call than the first thread
             for (int k = 0; k < block.n && other == first; k++)
                 if (block.threads[k].at != first->at) other = &block.threads[k];
             say_where(first, a, sizeof a), say_where(other, b, sizeof b);
@@ -296,7 +298,7 @@ static void run_block(void)
     switch_fibers(&block.scheduler, next_fiber(nullptr), false);
 }
 
-/* Returns 0 .. n - 1 in order, in reverse, or shuffled. */
+/* Returns the numbers 0 to n - 1 forward (seed 0), in reverse (1), or shuffled. */
 static std::vector<int> order_of(size_t n, unsigned seed)
 {
     std::vector<int> order(n);
@@ -313,12 +315,13 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
 {
     block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
     block.dynamic.resize(g->shared);
-    block.dynamic.shrink_to_fit(); // AddressSanitizer then finds accesses after its end
+    block.dynamic.shrink_to_fit(); // exact size, so that AddressSanitizer detects accesses past the
+                                   // end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
     block.order = threads.data();
     for (int i = 0; i < block.n; i++) block.places[threads[(size_t)i]] = i;
-    stack_of(0); // makes the stacks
+    stack_of(0); // allocates the stacks
     if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;
