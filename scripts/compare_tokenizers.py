@@ -22,8 +22,8 @@ import unicodedata
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 BYTES = 10_000_000
-# For each script: ranges of letters and marks (first and last character), range of digits, end of a
-# sentence, and the space between words if there is none.
+# For each script: range of letters and marks, range of digits (first and last character), and the
+# end of a sentence with its space.
 SCRIPTS = {
     "Latin": ("az", "09", ". "), "Latin extended": ("\u00df\u017e", "09", "! "), "Vietnamese": ("\u1ea1\u1ef9", "09", ", "),
     "Greek": ("\u0386\u03ce", "09", "; "), "Cyrillic": ("\u0410\u045f", "09", ". "), "Armenian": ("\u0531\u0586", "09", "\u0589 "),
