@@ -34,7 +34,7 @@ enum { /* results of all functions that return int */
     ONESHOT_E_IO = -2,          /* the operating system refused a read, write, open or rename */
     ONESHOT_E_FORMAT = -3,      /* the content of a file is wrong */
     ONESHOT_E_USAGE = -4,       /* an argument or a key of a recipe is wrong */
-    ONESHOT_E_UNSUPPORTED = -5, /* the request is valid, but the library cannot do it */
+    ONESHOT_E_UNSUPPORTED = -5, /* the request is valid, but not supported */
     ONESHOT_E_NUMERIC = -6,     /* NaN or infinity where a number is needed */
     ONESHOT_E_INTERRUPTED = -7, /* oneshot_interrupt was called */
     ONESHOT_E_INTERNAL = -8
@@ -46,8 +46,7 @@ typedef struct oneshot_progress {
     int64_t step, n_steps; /* number of the subgraph, from 1; number of subgraphs */
     const char *name;      /* name of the subgraph, such as "model.layers.2"; NULL: none */
     const char *phase;     /* "observe", "solve", ...; NULL: none */
-    int64_t done, total;   /* finished steps of the phase, and all its steps; total 0: not
-                            * counted */
+    int64_t done, total;   /* finished steps and all steps of the phase; total 0: not counted */
     double fraction;       /* finished part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
     double tokens_per_s;   /* recent speed; <= 0: unknown */
@@ -80,8 +79,7 @@ typedef struct oneshot_options {
     {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
 
 typedef struct oneshot_argument { /* an array of arguments ends with an entry whose name is NULL */
-    const char *name;  /* "num_calibration_samples"; for a list: one entry per item, or one with
-                        * commas */
+    const char *name;  /* "num_calibration_samples"; a list may have an entry for each item */
     const char *value; /* "512", "true", "8GB" */
 } oneshot_argument;
 

@@ -260,7 +260,7 @@ done:
 typedef struct others {
     osh_options opt; // views of the job's options, except for the members `others` and
                      // `others_host`, which this file sets
-    char *of;        // own: the text that opt.others points to
+    char *of;        // own: text of opt.others
 } others;
 
 static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }

@@ -36,7 +36,7 @@ typedef struct checked {
     osh_graph_faults faults; // own
     int64_t n_forgotten, n_unread; // tensors that the template forgets; all tensors that no node
                                    // reads (forgotten ones included)
-    osh_map *modules;   // own: set of the names of the modules of all nodes, and of their parents
+    osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
 } checked;
 
 /* ---- tensors ---- */

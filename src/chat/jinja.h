@@ -16,7 +16,7 @@ osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t 
 void osh_jinja_free(osh_ctx *cx, osh_jinja *t);
 
 typedef struct osh_jinja_vars {
-    const char *json; // view: a JSON object; its members are the variables
+    const char *json; // view: a JSON object, whose members are the variables
     size_t n_json;
     const char *date; // date that strftime_now prints, with the time 00:00; NULL: OSH_JINJA_DATE
     bool strict;      // true: printing an undefined value is an error

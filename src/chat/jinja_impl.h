@@ -204,8 +204,8 @@ osh_jv osh_jparse_want_name(osh_jparser *p);
 void osh_jparse_fail(osh_jparser *p, const char *wanted); // fails; the message has the current
                                                           // token and `wanted`
 osh_jnode *osh_jparse_expr(osh_jparser *p);
-osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // parses one expression, or several with
-                                                        // commas
+osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // parses an expression, or several
+                                                        // expressions with commas
 /* Parses the filters and tests after an operand: "| name(...)", "is name". */
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
 /* Parses "name(...)" after a |. If `operand` is NULL, the operand of the filter is the text of a
@@ -219,8 +219,7 @@ osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
 osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
-osh_jv osh_jv_view(const char *s, size_t n); // returns a string; its bytes must live as long as the
-                                             // run
+osh_jv osh_jv_view(const char *s, size_t n); // returns a string; s must live as long as the run
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
 osh_jv osh_jv_word(const char *s); // returns a string; s is a constant of the program
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);

@@ -272,7 +272,7 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand)
                       name.u.s);
         return NULL;
     }
-    if (!operand) { // a filter of a block: its operand is a variable with this name
+    if (!operand) { // the operand of a filter of a block is the variable "|"
         operand = osh_jparse_new(p, OSH_JN_NAME);
         if (operand) operand->value = osh_jv_word("|");
     }

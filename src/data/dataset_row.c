@@ -84,7 +84,7 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
     OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
-    r->json = strcmp(kind, "txt") != 0; // a .csv is also true, because its rows become JSON objects
+    r->json = strcmp(kind, "txt") != 0; // true for a .csv, too: shape.c converts rows to JSON
     if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;
     else if (opt->text_column && is_conversation_column(opt->text_column))

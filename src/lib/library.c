@@ -191,7 +191,7 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
     osh_ctx *cx = o ? o->cx : NULL;
-    arguments a = {0}; // owns its strings
+    arguments a = {0}; // own: the strings
     if (!cx) return OSH_E_USAGE;
     osh_ctx_anew(cx);
     OSH_TRY(osh_fields_default(cx, j->fields, &a));

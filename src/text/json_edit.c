@@ -43,7 +43,7 @@ static osh_status layout_read_member(osh_json_scan *s, layout *l, const char *ke
     OSH_TRY(osh_json_scan_string(s));
     OSH_TRY(key_is(s, &same, m.key, s->at, key));
     osh_json_scan_space(s);
-    s->at++; // skips ':'; the scan of the whole text has checked it
+    s->at++; // skips the ':', which the scan of the whole text has checked
     osh_json_scan_space(s);
     m.value = s->at;
     OSH_TRY(osh_json_scan_value(s));

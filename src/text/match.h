@@ -5,7 +5,7 @@
 #define OSH_MATCH_H
 #include "text/regex.h"
 
-/* A list of targets with compiled regexes; for one thread at a time. */
+/* A list of targets with compiled regexes. Only one thread may use it at a time. */
 typedef struct osh_matcher osh_matcher;
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n);
 void osh_matcher_free(osh_ctx *cx, osh_matcher *m);

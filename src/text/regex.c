@@ -1,8 +1,9 @@
 /* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one, and every limit is
  * an error.
  *
- * Options UTF and UCP make \d, \w, \s and case Unicode's, as in Python's re and in the patterns of
- * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match.
+ * With the options UTF and UCP, \d, \w, \s and case follow Unicode, as in Python's re and in the
+ * patterns of tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one
+ * match.
  *
  * Callers continue after a match and rely on its beginning and end being between two characters.
  * Therefore \C, which matches one byte, does not compile. \K moves the start of a match. In a group
@@ -13,8 +14,8 @@
 #include <pcre2.h>
 
 struct osh_regex {
-    osh_ctx *cx;                    // view: context of osh_regex_new; PCRE2 allocates all memory
-                                    // from it
+    osh_ctx *cx;                    // view: context of osh_regex_new, from which PCRE2 gets all
+                                    // memory
     bool starved;                   // true if an allocation of PCRE2 has failed
     pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own

@@ -22,7 +22,7 @@ typedef struct osh_yaml {
     /* A node. Plain scalars have the types of PyYAML's safe loader: yes/no/on/off are booleans, 1e3
      * is a string. */
     osh_yaml_kind kind;
-    char *text; // own: text of a scalar as it is written
+    char *text; // own: text of a scalar, unchanged
     /* own: explicit tag, such as "tag:yaml.org,2002:python/object/apply:..."; or NULL. */
     char *tag;
     bool b; int64_t i; double f;

@@ -59,7 +59,7 @@ static bool is_float(const char *text)
     static const char *const nan_words[] = {".nan", ".NaN", ".NAN", NULL};
 
     if (word_is_one_of(s, inf) || word_is_one_of(text, nan_words)) return true;
-    if (*text == '.') { // no sign is allowed before a dot without digits before it
+    if (*text == '.') { // a number that begins with a dot has no sign
         p = skip_run(text + 1, DIGITS, DIGITS "_");
         return p && exponent_ends(p);
     }
@@ -127,8 +127,8 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    for (; *s; s++) { // the negative value is computed, because int64_t has one more negative
-                      // number than positive ones
+    for (; *s; s++) { // computes the negative value, because int64_t has one more negative number
+                      // than positive numbers
         if (*s == '_') continue;
         if (*s == ':') {
             if (__builtin_mul_overflow(v, 60, &v) || __builtin_add_overflow(v, part, &v))

@@ -20,8 +20,8 @@ typedef struct trie {
                          // that ends there
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
-    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; the others: a token of
-                                             // the set has this option
+    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; single_word, lstrip,
+                                             // rstrip: a token of the set has the option
     size_t longest;   // bytes
 } trie;
 
@@ -29,7 +29,7 @@ struct osh_tok_added {
     token *tokens; // own
     size_t n;
     osh_buf contents; // own; contents of all tokens, without separators
-    trie sets[2]; // [0]: tokens with normalized == false; [1]: the others
+    trie sets[2]; // [0]: tokens with normalized == false; [1]: tokens with normalized == true
 };
 
 #define TERMINAL ((uint64_t)1 << 62)
@@ -364,7 +364,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
         a->sets[i].empty = true;
         OSH_TRY(osh_tok_pairs_init(cx, &a->sets[i].edges, 64));
     }
-    for (int special = 1; special >= 0; special--) // special tokens get their ids first
+    for (int special = 1; special >= 0; special--) // special tokens get ids first
         for (size_t i = 0; i < a->n; i++) {
             token *k = &a->tokens[i];
             if (k->special != special) continue;

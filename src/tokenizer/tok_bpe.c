@@ -28,7 +28,7 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own; token -> id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
-    int32_t *char_ids;   // own; [BMP] id of the token that is this one character; -1: none; NULL:
+    int32_t *char_ids;   // own; [BMP] id of the token that is the character alone; -1: none; NULL:
                          // not cached
     uint8_t *joined;     // own; [JOINED_BITS / 8] a bit for each pair of characters that a merge
                          // joins (hashed)

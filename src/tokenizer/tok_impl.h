@@ -135,13 +135,13 @@ typedef struct osh_tok_work {
     bool open;
     size_t left;         // bytes at the end of the text that are kept for the next part
     size_t made_up;      // bytes that a step has inserted at the start of the open piece
-    osh_tok_piece tail;  // its members first and cont describe the kept text
+    osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
     osh_tok_step_fn run;
-    size_t index; // index of the step in its list
+    size_t index; // index of the step in the list of steps
     osh_cut_kind cuts;
     osh_tok_pattern pattern;
     char *content; // own: string of Replace, Prepend or Metaspace
@@ -153,7 +153,7 @@ struct osh_tok_step {
     bool add_prefix;  // ByteLevel: add_prefix_space; Metaspace: prepend_scheme is "always"
     bool first_only;  // Metaspace: prepend_scheme is "first"
     bool do_split;    // ByteLevel: use_regex; Metaspace: split
-    bool clean, ideographs, accents, lower; // BertNormalizer: its four options
+    bool clean, ideographs, accents, lower; // the four options of BertNormalizer
     osh_tok_charsmap *charsmap; // own: map of Precompiled
     size_t n_chars;   // FixedLength: length
 };

@@ -101,8 +101,8 @@ static osh_status add_cp(osh_ctx *cx, osh_tok_text *out, uint32_t cp)
     return rc;
 }
 
-/* Returns the lower case of cp, also for capital letters of Unicode 16 and 17, which utf8proc 2.8
- * does not know. */
+/* Returns the lower case of cp. Includes the capital letters of Unicode 16 and 17, which utf8proc
+ * 2.8 does not have. */
 static uint32_t cp_lower(uint32_t cp)
 {
     if (cp >= 0x10D50 && cp <= 0x10D65) return cp + 0x20;
@@ -230,8 +230,8 @@ done:
     return rc;
 }
 
-enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // bytes of the output are limited; NFKC of U+FDFA
-                                                // has eleven times its bytes
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // limits of the output: times the input, and bytes
+                                                // more; NFKC makes U+FDFA eleven times as long
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
 {

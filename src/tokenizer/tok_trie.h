@@ -23,7 +23,7 @@ osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_
  * root. */
 typedef struct osh_tok_trie {
     uint32_t *child; // own; [n + 1]
-    int32_t *id;     // own; [n]; id of the token that ends here; -1: none
+    int32_t *id;     // own; [n]; id of the token that ends at the node; -1: none
     uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;
 } osh_tok_trie;

@@ -32,8 +32,8 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no GPU is there\n");
-        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs this test only for the CUDA kernels, so
-                                               // it is skipped (77)
+        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs the test only for CUDA kernels, so the
+                                               // test is skipped (77)
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);

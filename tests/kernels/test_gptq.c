@@ -242,7 +242,7 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     printf("    losses of rows differ by %.2g\n", apart);
     bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core truncates sums (tol_sums)
     assert_true(apart < (cut ? 6e-5 : 6e-6));
-    double loss = 0, ref_loss = 0; // twice the sums of these are tr(dW H dW^T)
+    double loss = 0, ref_loss = 0; // sums of the losses of rows; twice the sum is tr(dW H dW^T)
     for (int64_t o = 0; o < p->O; o++) loss += fast->loss[o], ref_loss += ref->loss[o];
     assert_true(fabs(loss - ref_loss) <= 1e-3 * ref_loss &&
                 fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
@@ -280,7 +280,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // other rows have the loss 0
+            else assert_true(s.loss[o] == 0); // rows that are not selected have the loss 0
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -293,7 +293,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
-            /* Other rows have no loss. */
+            /* Rows that are not selected have no loss. */
             if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i];
         }
     double want = solution_objective(&s);

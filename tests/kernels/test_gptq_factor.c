@@ -241,10 +241,10 @@ static void test_permute(void **state)
 enum { TOGETHER = 5 };
 typedef struct several { // several matrices on the host, and their factors from a GPU
     int64_t I;
-    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: h: the matrix in the lower triangle, other
-                                        // numbers in the upper triangle
-    float *diag;   // own [TOGETHER, I]: diagonals in the order of the solve, different from those
-                   // of h
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]; h: the matrix is in the lower triangle, and
+                                        // other numbers in the upper
+    float *diag;   // own [TOGETHER, I]: diagonals of the factored matrices, in the order of the
+                   // solve
     int32_t *perm; // own [TOGETHER, I]
     int bad;       // index of the matrix that is not positive definite
 } several;

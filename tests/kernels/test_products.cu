@@ -96,7 +96,7 @@ static void vec_drop(const vec &v) { osh_device_free(d, v.room); }
 typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
-    bool ta, tb, shared; // shared: all products of the batch have one B
+    bool ta, tb, shared; // shared: all products of the batch share one B
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;

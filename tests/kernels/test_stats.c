@@ -707,7 +707,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
                   whole[] = {0, SAMPLES};
     osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
     size_t bytes = osh_tensor_bytes(&shape);
-    osh_tensor *x[3]; // [0]: result of one group; [1]: of groups merged by hand; [2]: of groups
+    osh_tensor *x[3]; // results: [0] of one group, [1] of groups merged by hand, [2] of groups
     for (int i = 0; i < 3; i++)
         assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
                          OSH_OK);

@@ -38,7 +38,7 @@ struct thread {
 /* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
  * again fill the other set. */
 struct warp {
-    osh_play_site site; // the call at which they meet, and its lanes
+    osh_play_site site; // call at which the lanes meet; mask of the lanes
     uint32_t mask, arrived;
     int turn;
     osh_play_slot slots[2][warpSize];
@@ -52,11 +52,11 @@ static struct {
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
-    const int *order;                 // [n]: the threads in the order in which they run
+    const int *order;                 // [n]: indices of the threads in the order in which they run
     int places[MAX_THREADS];          // position of each thread in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: the thread can run
-    int n, count; // number of threads of the block; number of those whose predicate was not 0 at
-                  // the last barrier
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: 1 if the thread can run
+    int n, count; // n: threads of the block; count: threads whose predicate was not 0 at the last
+                  // barrier
     int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;

@@ -15,7 +15,7 @@ void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, o
 
 // fills the static shared memory of a kernel with NaN
 void osh_play_poison_shared(const void *entry);
-// returns the first byte of GPU memory; *end: its end
+// returns the start of GPU memory; *end: end of GPU memory
 uintptr_t osh_play_card_range(uintptr_t *end);
 
 /* Functions of race.cc, if race.cc is linked. They are called when a grid begins, when a block

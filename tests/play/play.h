@@ -28,24 +28,25 @@ void osh_play_shared(size_t n_bytes);
  * error is a lost GPU (719), all later calls fail, too. name NULL: no call fails. The name "launch"
  * stands for launches of kernels. A failure in a stream is reported by the next call. */
 void osh_play_fail(const char *name, int n, int error);
-// for the emulated libraries: the error that osh_play_fail set for this call
+// for the emulated libraries: counts a call and returns the error that osh_play_fail has set for it
 int osh_play_fault(const char *name);
-extern size_t osh_play_solver_bytes;  // GPU memory that each call of cuSOLVER needs; default 1 KiB
-// more bytes of potrf and trtri for each element of a square; default 0
+extern size_t osh_play_solver_bytes;  // GPU memory for each call of cuSOLVER; default 1 KiB
+// additional bytes of potrf and of trtri for each element of the matrix; default 0
 extern size_t osh_play_solver_each[2];
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);
 extern bool osh_play_truncates; // for the emulated libraries
-// bytes of GPU memory and pinned memory, streams and events that were not freed
+// returns the bytes of GPU memory and pinned memory, plus streams and events, that are not freed
 size_t osh_play_live(void);
-long osh_play_launches(void);   // so far
-// so far, for the calls that osh_play_fail can make fail, and cudaHostUnregister
+long osh_play_launches(void);   // returns the number of launches so far
+// returns the number of calls so far: of functions that osh_play_fail can make fail, and of
+// cudaHostUnregister
 long osh_play_calls(const char *name);
 /* For the emulated libraries: calls fn(user) in the order of the stream. fn may access GPU
  * memory. */
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
-// calls fn(user) at once, beside all streams
+// calls fn(user) immediately, without waiting for a stream
 void osh_play_touch(void (*fn)(void *user), void *user);
 bool osh_play_is_card(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
 #ifdef __cplusplus

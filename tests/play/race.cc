@@ -17,14 +17,14 @@ enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 struct access {
     uint64_t where; // grid << 32 | block, counted from 1
     // thread | barriers << 16 | __syncwarps << 32 | one bit for each byte of the word << 48;
-    // barriers and __syncwarps are those before the access
+    // barriers, __syncwarps: number of earlier calls
     uint64_t who;
 };
 enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };
 struct word { access write, read[2]; };
 
 static struct {
-    access now; // the current access, without the bits of its bytes
+    access now; // the current access; the bits for its bytes are 0
     bool inside; // true while a thread of a block runs
     uint16_t barriers, warps[32];
     uintptr_t stacks, stacks_end, card, card_end;

@@ -35,12 +35,12 @@ static std::map<char *, block_of_memory> card;  // start address -> block of GPU
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // name of a function -> number of calls
-static std::vector<CUstream_st *> streams; // in the order of their creation
-// dynamic shared memory that a kernel may use, if set
+static std::vector<CUstream_st *> streams; // streams in the order of creation
+// kernel -> bytes of dynamic shared memory that the kernel may use, if they were set
 static std::map<const void *, int> dynamic_shared;
-// name of the call, calls until it fails, error that it returns
+// (name of a function, (calls until the failure, error))
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
-static cudaError_t lost, last; // `lost`: stays for ever; `last`: error of the last launch
+static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;

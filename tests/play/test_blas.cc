@@ -185,7 +185,7 @@ static void test_triangles(void **)
             matrix a = matrix_new(OSH_F32, n * n, 1);
             bool ok = false;
             auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
-            for (int64_t i = 0; i < n; i++) // upper: T [row <= col]; lower: its mirror image
+            for (int64_t i = 0; i < n; i++) // upper: T is at row <= col; lower: T is mirrored
                 for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++)

@@ -199,7 +199,7 @@ static void test_left(void **state)
         store(f, 1, 1, 1);
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
-        load(f, 0, 1, 0); // asks for another value than the requested one
+        load(f, 0, 1, 0); // loads batch 1, although batch 0 was requested
         store(f, 1, 0, 1); // a copy that still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);

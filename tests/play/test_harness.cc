@@ -259,7 +259,7 @@ static void test_lazy(void **)
         int got = 0;
         assert_int_equal(cudaMemsetAsync(p.out, 2, 4, other), cudaSuccess);
         assert_int_equal(cudaEventRecord(e, other), cudaSuccess);
-        // this work comes after the event; the host does not wait for it
+        // work after the event, for which the host does not wait
         assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
         assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream), cudaSuccess);

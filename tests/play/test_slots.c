@@ -175,7 +175,7 @@ static void test_rows(void **state)
         ok(f, osh_file_stat(f->cx, &n_bytes, &mtime, path));
         assert_in_range(n_bytes, all, osh_slots_bytes(&graph, &data, 0, 0, true));
         bool found = false;
-        open_acts(f, !(k & 1)); // the file is read in the other way than it was written
+        open_acts(f, !(k & 1)); // cuFile reads if the host has written, and vice versa
         ok(f, osh_acts_adopt(f->cx, f->a, 0, 3, &found));
         assert_true(found);
         load_all(f, k + 5);

@@ -5,12 +5,12 @@
 #include <stdint.h>
 
 typedef enum {
-    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if it was truncated, else -1
+    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if the file was truncated, else -1
     DISK_WRITE,    // at: offset; data: the written bytes
     DISK_CUT,      // size: the new size
     DISK_GROW,     // size: the file has at least this size
-    DISK_SYNC,     // the call certainly wrote, for a file, its bytes and size; for a directory, its
-                   // names
+    DISK_SYNC,     // a sync, after which the bytes and size of a file, or the names of a directory,
+                   // are certain
     DISK_MKDIR,    // path: the new directory
     DISK_RENAME,   // path: the old path; data: the new path
     DISK_UNLINK    // path: a removed file or directory

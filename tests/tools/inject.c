@@ -93,7 +93,7 @@ void _exit(int code)
 {
     report();
     NEXT(void (*)(int), "_exit")(code);
-    for (;;) {} // the process hangs in this call
+    for (;;) {} // makes the process hang
 }
 
 typedef ssize_t (*write_fn)(int, const void *, size_t);

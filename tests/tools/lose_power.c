@@ -30,8 +30,8 @@ typedef struct object { // a file or a directory, identified by its inode
     uint64_t inode;
     uint8_t *data; // own: bytes that are certain
     int64_t size, room;
-    int first;     // file: index of the first call after its last sync
-    entry *live;   // own: directory: names as the run saw them
+    int first;     // file: index of the first call after the last sync of the file
+    entry *live;   // own: directory: names during the run
     entry *left;   // own: directory: names after the loss of power
 } object;
 

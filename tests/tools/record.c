@@ -133,7 +133,7 @@ int open64(const char *path, int flags, ...)
 int openat(int at, const char *path, int flags, ...)
 {
     MODE(flags)
-    // the program never opens relative to another directory, whose path is not known here
+    // the program never opens files relative to another directory
     if (at != AT_FDCWD && path[0] != '/') abort();
     return do_open(NEXT(openat_fn, "openat"), at, path, flags, mode);
 }

@@ -96,7 +96,7 @@ static void save(shard *s)
     must(osh_st_layout(cx, &header, &n, e, s->n));
     FILE *f = fopen(s->path, "wb");
     if (!f || fwrite(header, 1, n, f) != n) die("cannot write");
-    for (int k = 0; k < s->n; k++) // tensors in the order of their layout
+    for (int k = 0; k < s->n; k++) // reads tensors in file order
         for (int i = 0; i < s->n; i++)
             if (!strcmp(s->items[i].e.name, e[k].name) &&
                 fwrite(s->items[i].data, 1, (size_t)s->items[i].n, f) != (size_t)s->items[i].n)
@@ -191,7 +191,7 @@ static void rewrite_manifest(const char *dir)
     }
     cJSON_DeleteItemFromObjectCaseSensitive(root, "manifest_xxh3");
     char *text = cJSON_Print(root),
-         *end = strrchr(text, '}'); // the last member of the manifest is its checksum
+         *end = strrchr(text, '}'); // the checksum of the manifest is the last member
     while (end > text && (end[-1] == '\n' || end[-1] == ' ')) end--;
     size_t n = (size_t)(end - text);
     FILE *f = fopen(path, "w");

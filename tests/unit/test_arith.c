@@ -285,7 +285,7 @@ static void test_refusals(void **state)
     }
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
     snprintf(wide.observer, sizeof wide.observer,
-             "fouroversix");            // this observer searches from 1.8 times the range down
+             "fouroversix");            // the observer searches from 1.8 times the range down
     uint16_t half[] = {0x7b00, 0x3c00}; // 57344 and 1 as F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC,
@@ -337,8 +337,8 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // the torture includes a quantization that searches
-                                               // its range
+    assert_true(torture(quantize, &cx) >= 10); // includes a quantization with a search for the
+                                               // range
 }
 
 int main(void)

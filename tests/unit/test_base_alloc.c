@@ -206,8 +206,7 @@ static void pages_serve_other_sizes(void **state)
             assert_int_equal(h->p[h->n - 1], h->mark);
             osh_free(cx, h->p);
             h->p = NULL;
-        } else { // few sizes often, other sizes sometimes; some blocks are too small for pages of
-                 // their own
+        } else { // chooses a few sizes often, and any other size sometimes
             uint64_t r = osh_rng_u64(2, step, 0);
             h->n = r % 4 ? (size_t)(100000 + r / 4 % 5 * 150000) : (size_t)(1 + r / 4 % (2 * MB));
             h->mark = (unsigned char)step;

@@ -420,7 +420,7 @@ static void forked_children_have_no_locks(void **state)
     close(ends[0]);
     assert_ok(cx, osh_file_open_or_create(cx, &again, buf[0]));
     assert_ok(cx, osh_file_lock(cx, again, &taken));
-    assert_false(taken); // the parent still has the lock, so another process cannot take it
+    assert_false(taken); // the parent still has the lock, so no other process can get the lock
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_lock(cx, again, &taken));
     bool free_again = taken;

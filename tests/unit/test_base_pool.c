@@ -287,7 +287,7 @@ static void chunks_apart(void **state)
             assert_ok(cx, osh_parallel_apart(cx, APART, AT_ONCE, &of_a));
             assert_int_equal(a.n_taken, APART);
             assert_in_range(a.n_waiting, 1, AT_ONCE);
-            assert_int_equal(osh_threads(cx), threads); // the context may use all its threads again
+            assert_int_equal(osh_threads(cx), threads); // the context may use all threads again
         }
         a = (apart){.cx = cx, .bad = 12, .bad_take = -1},
         b = (apart){.cx = cx, .bad = -1, .bad_take = 7};

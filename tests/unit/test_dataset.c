@@ -178,7 +178,7 @@ static void test_text(void **state)
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
     opt.max_seq_length = 5;
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // text is cut when it is tokenized
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // tokenization cuts text
     opt.collator = "truncation";
     opt.batch_size = 4;
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");

@@ -241,7 +241,7 @@ static void test_same_model(void **state)
                "[['re:.*down_proj'], 're:.*up_proj']]",
                8);
     same_model("qwen3_moe", "", 3);
-    same_model("gemma2", "", 4);   // norms that add 1 to their weight
+    same_model("gemma2", "", 4);   // norms that add 1 to the weight
     same_model("gemma3", "", 6);
     same_model("gpt_neox", "", 4); // two norms side by side, with biases
     same_model("stablelm_parallel", "", 2);

@@ -323,7 +323,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // the graph has no head, and jobs that need logits report this
+    open_case(&f, "llama_default"); // without lm_head.weight the graph has no head, and jobs that
+                                    // need logits report an error
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     tiny_check(f.cx, graph_build(&f));
     assert_true(f.g->headless);

@@ -124,7 +124,8 @@ static void test_refused(void **state)
                    "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
-                   "--model is not given"); // `streaming` is accepted, so the error is another one
+                   "--model is not given"); // `streaming` is accepted, so the error is a missing
+                                            // model
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "unknown option 'streaming'");

@@ -25,8 +25,8 @@ static float square[2][I * I];
 typedef struct trial {
     const osh_modifier *m;
     int n, n_threads, shape; // `shape` is an index into `rows`
-    bool stays, keep_w, both; // results are kept; weights are kept; the modifier has a target of
-                              // its own
+    bool stays, keep_w, both; // stays: results are kept; keep_w: weights are kept; both: the target
+                              // is 'original'
     bool apart;               // true if there are enough Linears to give each thread one
 } trial;
 

@@ -315,7 +315,7 @@ static void starters_join_nothing_before_them(void **state)
             n++;
         }
     assert_true(n > 200000); // letters, ideographs and syllables start a form, so a text has many
-                             // of them
+                             // such characters
     free(second);
 }
 

@@ -73,8 +73,8 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 /* ---- calls in which the threads of a block or warp meet ---- */
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
-int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-// the data of one lane for the others: a shuffle's value, an mma's fragments
+int osh_play_barrier(osh_play_site at, int predicate); // returns the number of true predicates
+// data of one lane for the other lanes: the value of a shuffle, the fragments of an mma
 struct osh_play_slot { uint64_t word[6]; };
 /* Exchanges `mine` with the other lanes in the mask. Returns the slots [32] of all lanes (view:
  * valid until the second next call of this lane). */
@@ -95,7 +95,7 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-// the only call of a warp that orders memory
+// __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
 /* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
  * `width` lanes from lane `first` on. */
@@ -122,8 +122,8 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
  * early, or that still reads its old data, gets NaN. */
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
-void osh_play_async_wait(int n_left); // groups that may still be pending
-// aborts if p is not a multiple of n bytes
+void osh_play_async_wait(int n_left); // n_left: groups that may stay pending
+// aborts if the address p is not a multiple of n bytes
 void osh_play_aligned(const void *p, size_t n, const char *what);
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
