@@ -152,7 +152,7 @@ static osh_jnode *parse_params(osh_jparser *p)
 }
 
 /* Parses the end of the tag and the body. `break` and `continue` in the body cannot refer to a loop
- * outside of it. */
+ * outside the body. */
 static osh_jnode *parse_separate_body(osh_jparser *p, const char *end)
 {
     take_tag_end(p);

@@ -158,7 +158,8 @@ static bool is_final_sigma(osh_jv s, size_t at, size_t len)
     return !osh_cp_is_word(cp);
 }
 
-/* True if a word can begin after cp, for Jinja's filter `title` ('t') or Python's method ('T'). */
+/* True if a word can begin after cp. how: 't' for Jinja's filter `title`, 'T' for Python's
+ * str.title. */
 static bool cp_ends_word(uint32_t cp, char how)
 {
     utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);

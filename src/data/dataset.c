@@ -138,7 +138,7 @@ done:
     return rc;
 }
 
-/* Reads rows [l->from, l->to) in one pass over the file, and makes samples of them. */
+/* Reads rows [l->from, l->to) in one pass over the file, and adds them as samples. */
 static osh_status loader_read_slice(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;

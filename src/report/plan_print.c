@@ -171,8 +171,8 @@ done:
     return rc;
 }
 
-/* Prints a row for each subgraph. Subgraphs whose rows differ only in numbers share one row,
- * printed for the first of them. */
+/* Prints a row for each subgraph. Subgraphs whose rows differ only in numbers share the row of the
+ * first such subgraph. */
 static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

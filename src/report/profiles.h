@@ -1,5 +1,5 @@
-/* profiles.h - reads profiles that were written (base/profile.h, or AMD Quark's), and draws
- * them. */
+/* profiles.h - reads the files of profiles (of base/profile.h, or of AMD Quark), and draws the
+ * profiles. */
 #ifndef OSH_PROFILES_H
 #define OSH_PROFILES_H
 #include "base/profile.h"

@@ -310,6 +310,6 @@ void osh_json_walk_seek(osh_json_walk *w, int64_t place)
         w->s.at = (size_t)place - w->s.base;
         return;
     }
-    w->at = place, w->n = 0; // the place is not in the piece, so the text is a file
+    w->at = place, w->n = 0; // a position outside the piece: the text is a file
     w->s.base = (size_t)place, w->s.text = w->piece, w->s.n = w->s.at = 0, w->s.ended = false;
 }

@@ -9,9 +9,10 @@
 typedef struct osh_matcher osh_matcher;
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n);
 void osh_matcher_free(osh_ctx *cx, osh_matcher *m);
-/* Returns the index of the winning target, or -1. If target strings are equal, the last one wins,
- * as in compressed-tensors. cls may be NULL (unknown). A module of vLLM's class LinearBase also
- * matches the target "Linear", as in compressed-tensors; a Linear does not match "LinearBase". */
+/* Returns the index of the winning target, or -1. If target strings are equal, the last target
+ * wins, as in compressed-tensors. cls may be NULL (unknown). A module of vLLM's class LinearBase
+ * also matches the target "Linear", as in compressed-tensors; a Linear does not match
+ * "LinearBase". */
 osh_status osh_matcher_find(osh_ctx *cx, int64_t *which, osh_matcher *m, const char *name,
                             const char *cls);
 /* Returns the number of modules that the target has matched so far, including modules for which

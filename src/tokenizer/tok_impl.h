@@ -1,4 +1,4 @@
-/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and its UTF-8 functions, which src/chat uses
+/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and functions for UTF-8, which src/chat uses
  * too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)

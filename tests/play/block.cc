@@ -53,7 +53,7 @@ static struct {
     warp warps[MAX_THREADS / warpSize];
     thread *now;
     const int *order;                 // [n]: indices of the threads in the order in which they run
-    int places[MAX_THREADS];          // position of each thread in `order`
+    int places[MAX_THREADS];          // [thread]: position in `order`
     uint64_t ready[MAX_THREADS / 64]; // one bit for each position: 1 if the thread can run
     int n, count; // n: threads of the block; count: threads whose predicate was not 0 at the last
                   // barrier

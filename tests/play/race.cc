@@ -133,7 +133,7 @@ void osh_race_thread(int i) // i: the thread that runs from now on; -1: no threa
     at.now.who = (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
-// if this function exists, card.h knows that races are checked
+// card.h detects by this function that races are checked
 extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }

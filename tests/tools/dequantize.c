@@ -1,5 +1,4 @@
-/* dequantize.c - writes the dense weights of a compressed checkpoint, as this program dequantizes
- * them.
+/* dequantize.c - dequantizes a compressed checkpoint with the functions of oneshot:
  *
  *   dequantize CHECKPOINT OUT.safetensors      only the quantized weights, in the model's dtype
  *

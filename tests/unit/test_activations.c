@@ -232,7 +232,8 @@ static osh_status disk_tier(osh_ctx *cx, osh_acts **a)
     return osh_acts_new(cx, a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false});
 }
 
-/* A directory that is not the store's own is an error with its path, and is not changed. */
+/* If the directory belongs to another program, the error names the path, and the directory is not
+ * changed. */
 static void other_directories_are_refused(void **state)
 {
     osh_ctx *cx;

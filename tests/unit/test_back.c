@@ -23,7 +23,7 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
                osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->at.g->n_nodes; i++) { // wants the gradients of all weights except the
+    for (int i = 0; i < m->at.g->n_nodes; i++) { // requests the gradients of all weights except the
                                                  // embedding and the head
         const osh_node *n = &m->at.g->nodes[i];
         for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
@@ -387,8 +387,8 @@ static bool back_on_card(model *m)
     return d != NULL;
 }
 
-/* Compares gradients of a GPU with those of the host, in F32. They differ a little, because the GPU
- * adds in another order. */
+/* Compares gradients of a GPU with those of the host, in F32. The gradients differ a little,
+ * because the GPU adds in another order. */
 static void a_card_goes_back(void **state)
 {
     static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite",

@@ -165,7 +165,7 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* The sampler sees a peak of memory that lies between two records. */
+/* The samples of memory contain a peak that is between two records. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };
@@ -190,7 +190,7 @@ static void short_peak_is_seen(void **state)
     assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
-    /* The samples also show the end of the peak. */
+    /* The last sample is after the peak, with low memory again. */
     assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2);
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
     osh_profile_data_deinit(cx, &d);

@@ -55,7 +55,7 @@ static void check_refused(fixture *f, osh_status want, const char *words, const 
     assert_int_equal(osh_mem_live(f->cx), 0);
 }
 
-/* Writes two shards; the index lists the second one first. */
+/* Writes two shards and an index, in which the second shard is first. */
 static void put_sharded(fixture *f)
 {
     put_shard(f, "m-2.safetensors", "ca");
@@ -380,7 +380,7 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* another checksum than that of the tensor in m-1 */
+    /* the checksum must differ from that of the tensor in m-1 */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

@@ -174,7 +174,7 @@ static void pace_learns(void **state)
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
-        /* The speed is that of the previous pass until the present pass has one. */
+        /* Until the current pass has a speed, the speed of the previous pass is returned. */
         near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0);
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
         osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the observe pass

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static, as blocks run one by one; shared_memory.cc poisons it
+/* ---- qualifiers. Shared memory is static, because blocks run one by one (shared_memory.cc)
  * ---- */
 #define __global__
 #define __device__
@@ -116,7 +116,7 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     memcpy(&v, &value, sizeof v);
     return v;
 }
-/* ---- copies into shared memory that run beside the thread (cp.async) ---- */
+/* ---- asynchronous copies into shared memory (cp.async) ---- */
 /* Begins an asynchronous copy. The target is NaN until the thread waits for the group of the copy;
  * then the target gets the data (n_read bytes, then zeros). So a thread that reads the target too
  * early, or that still reads its old data, gets NaN. */
