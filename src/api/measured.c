@@ -229,13 +229,13 @@ osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt)
     if (x)
         *text = osh_sprintf(cx,
                             "experts are measured first: %d of %d are left in each of %d layers, "
-                            "host memory %.1f MB, predicted; below, as if it were the first "
-                            "ones\n\n",
+                            "host memory %.1f MB, predicted; the plan below assumes that the "
+                            "first experts are kept\n\n",
                             x->n_kept, x->n_all, x->n, mb);
     else
         *text = osh_sprintf(cx,
                             "outliers of the layers are measured first, host memory %.1f MB, "
-                            "predicted; below, as if sparsity were the same in all\n\n",
+                            "predicted; the plan below assumes equal sparsities\n\n",
                             mb);
     if (!*text) rc = OSH_E_NOMEM;
 done:

@@ -325,7 +325,7 @@ static osh_jv list_index(osh_jrun *r, const osh_jargs *a)
 {
     for (size_t i = 0; i < a->self.u.list->n && !r->rc; i++)
         if (osh_jv_equal(r, a->self.u.list->at[i], a->at[0])) return osh_jv_int((int64_t)i);
-    return osh_jrun_fail(r, OSH_E_FORMAT, "index: the list has no such value");
+    return osh_jrun_fail(r, OSH_E_FORMAT, "index: the value is not in the list");
 }
 
 static osh_jv list_count(osh_jrun *r, const osh_jargs *a)

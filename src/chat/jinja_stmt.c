@@ -145,7 +145,8 @@ static osh_jnode *parse_params(osh_jparser *p)
         osh_jnode *n = parse_target_name(p);
         if (osh_jparse_take_op(p, "=")) osh_jparse_add(n, osh_jparse_expr(p));
         else if (last_default)
-            osh_jrun_fail(p->r, OSH_E_FORMAT, "a parameter without a default after one with it");
+            osh_jrun_fail(p->r, OSH_E_FORMAT,
+                          "a parameter without a default after a parameter with a default");
         osh_jparse_add(list, n);
     }
     return list;
@@ -299,7 +300,7 @@ static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
             const char *const *last = ends;
             while (last[1]) last++;
             osh_jrun_fail(p->r, OSH_E_FORMAT,
-                          "the template ends without the '%s' of what begins here", *last);
+                          "the template ends without the '%s' for the tag in this line", *last);
         } else if (p->at->kind == OSH_JT_BLOCK && is_end_tag(p, ends ? ends : none)) {
             break;
         } else {

@@ -158,7 +158,7 @@ static osh_status arguments_set(osh_ctx *cx, const job *j, arguments *a,
     for (const oneshot_argument *x = args; x && x->name; x++) {
         if (argument_is_context(x->name))
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "argument '%s': a member of oneshot_options says it, for all jobs", x->name);
+                     "argument '%s': is a member of oneshot_options, for all jobs", x->name);
         OSH_TRY(osh_argument_set(cx, &given, j->fields, a, x->name, x->value));
     }
 done:

@@ -85,7 +85,7 @@ static osh_status read_escape(reader *r, const char *known)
     if (*c == 'x' && (!is_one_of(hexits, c[1]) || !is_one_of(hexits, c[2])))
         return python_refuse(r, "want two hexadecimal digits after \\x");
     if (*c != 'x' && is_letter(*c) && !is_one_of(known, *c))
-        return python_refuse(r, "an escape that is not one of both");
+        return python_refuse(r, "an escape that Python and PCRE2 do not share");
     if (is_one_of("123456789", *c) && is_one_of(digits, c[1]))
         return python_refuse(r, "a number of two digits after a backslash");
     r->at += *c ? 2 : 1;
@@ -140,11 +140,11 @@ static osh_status read_options(reader *r)
     const char *s = r->s + r->at + 2;
     size_t n = strspn(s, "imsx"), off = s[n] == '-' ? 1 + strspn(s + n + 1, "imsx") : 0;
     if (n + off == 0 || off == 1 || (s[n + off] != ':' && s[n + off] != ')'))
-        return python_refuse(r, "a group that is not one of both");
+        return python_refuse(r, "a kind of group that Python and PCRE2 do not share");
     for (size_t i = 0; i < n + off; i++)
         if (memchr(s, s[i], i)) return python_refuse(r, "an option that is named twice");
     if (s[n + off] == ')' && (r->body || off))
-        return python_refuse(r, "options of the whole pattern that are not its beginning");
+        return python_refuse(r, "options of the whole pattern after the beginning of the pattern");
     r->body |= s[n + off] == ':';
     if (memchr(s, 'x', n + off))
         return python_refuse(r, "the option x, after which white space and # mean something else");
@@ -210,7 +210,7 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
         else if (c == '[') OSH_TRY(read_brackets(&r));
         else if (c == '{' && pattern[r.at + 1] == ',' &&
                  pattern[r.at + 2 + strspn(pattern + r.at + 2, digits)] == '}')
-            OSH_TRY(python_refuse(&r, "a repeat without its least number"));
+            OSH_TRY(python_refuse(&r, "a repeat without a smallest number"));
         else r.at++;
     }
 done:

@@ -399,7 +399,7 @@ static osh_status rewrite_options(rewriter *r)
     bool off = false;
 
     if (!n || (s[n] != ':' && s[n] != ')'))
-        OSH_TRY(rewriter_refuse(r, "a group or an option that is not one of both"));
+        OSH_TRY(rewriter_refuse(r, "a group or option that only Oniguruma or only PCRE2 has"));
     if (memchr(s, 'x', n)) OSH_TRY(rewriter_refuse(r, "the option x is not supported"));
     if (s[n] == ')' && open > 0 &&
         ((r->s[open - 1] != '(' && r->s[open - 1] != '|') || (open > 1 && r->s[open - 2] == '\\')))
@@ -538,7 +538,7 @@ static osh_status rewrite_next(rewriter *r)
     osh_status rc = OSH_OK;
 
     if (r->item == ITEM_BARE && is_repeat(r))
-        OSH_TRY(rewriter_refuse(r, "a repeat of what matches no character, such as \\b+"));
+        OSH_TRY(rewriter_refuse(r, "a repeat of an item that matches no character, such as \\b+"));
     switch (r->s[r->at]) {
     case '\\':
         r->atom = r->out->len;

@@ -112,7 +112,7 @@ static osh_status unigram_find_paths(osh_ctx *cx, unigram *u, const char *s, siz
         if (single) continue;
         if (u->unk_id < 0)
             OSH_FAIL(cx, OSH_E_FORMAT,
-                     "the tokenizer has no \"unk_id\" for U+%04X, which its vocabulary lacks", cp);
+                     "the tokenizer has no \"unk_id\" for U+%04X, not in the vocabulary", cp);
         place_offer(&places[at + len], (uint32_t)at, u->unk_id, u->unknown_score + here);
     }
 done:

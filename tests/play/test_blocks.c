@@ -137,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // takes the memory of the copies
+        osh_tensor *all = NULL; // is allocated in the memory of the copies
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -188,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // takes the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // is allocated in the memory of the copy
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);

@@ -154,7 +154,7 @@ static bool try_text(const char *text, bool survey)
     osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
     if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
     for (int way = 0; !rc && way < 16; way++) {
-        /* In these four ways each choice occurs with each of its values. */
+        /* With sanitizers only four ways are tried, in which each choice has each value. */
         if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
         trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1,
                    .shape = way >> 2 == 3, .stays = way >> 2 == 1, .keep_w = way >> 2 == 2,
