@@ -28,92 +28,95 @@ extern "C" {
 
 typedef struct oneshot oneshot;
 
-enum { /* the results of all functions that return int */
+enum { /* results of all functions that return int */
     ONESHOT_OK = 0,
     ONESHOT_E_NOMEM = -1,       /* no memory */
     ONESHOT_E_IO = -2,          /* the operating system refused a read, write, open or rename */
     ONESHOT_E_FORMAT = -3,      /* the content of a file is wrong */
     ONESHOT_E_USAGE = -4,       /* an argument or a key of a recipe is wrong */
-    ONESHOT_E_UNSUPPORTED = -5, /* the request is valid, but the library cannot do it */
+    ONESHOT_E_UNSUPPORTED = -5, /* the request is valid, but not supported */
     ONESHOT_E_NUMERIC = -6,     /* NaN or infinity where a number is needed */
-    ONESHOT_E_INTERRUPTED = -7, /* ended by oneshot_interrupt */
+    ONESHOT_E_INTERRUPTED = -7, /* oneshot_interrupt was called */
     ONESHOT_E_INTERNAL = -8
 };
 enum { ONESHOT_LOG_ERROR, ONESHOT_LOG_WARN, ONESHOT_LOG_INFO, ONESHOT_LOG_DEBUG };
 
 typedef struct oneshot_progress {
     size_t size;           /* size of this struct in the library */
-    int64_t step, n_steps; /* number of the subgraph, from 1, and the count of subgraphs */
+    int64_t step, n_steps; /* number of the subgraph, from 1; number of subgraphs */
     const char *name;      /* name of the subgraph, such as "model.layers.2"; NULL: none */
     const char *phase;     /* "observe", "solve", ...; NULL: none */
-    int64_t done, total;   /* steps of the phase: done, and all; total 0: not counted */
-    double fraction;       /* part of the whole job, in [0, 1]; < 0: unknown */
+    int64_t done, total;   /* finished steps and all steps of the phase; total 0: not counted */
+    double fraction;       /* finished part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
     double tokens_per_s;   /* recent speed; <= 0: unknown */
     double error;          /* relative squared error of the weights so far; < 0: none yet */
     int finished;          /* 1 when the subgraph is complete, otherwise 0 */
-    double loss;           /* loss of outputs relative to rounding to nearest; <= 0: unknown */
+    double loss;           /* loss of the outputs relative to rounding to nearest; <= 0: unknown */
 } oneshot_progress;
 
-/* Callbacks must be quick. The only functions of this library that they may call are
- * oneshot_interrupt, oneshot_checkpoint and oneshot_version. Their arguments are valid during the
- * call. on_log is called on any thread, one call at a time, the others on the thread of the job. */
+/* Callbacks must be quick. A callback may call only these functions of the library:
+ * oneshot_interrupt, oneshot_checkpoint and oneshot_version. The arguments of a callback are valid
+ * during the call. on_log is called on any thread, one call at a time. The other callbacks are
+ * called on the thread of the job. */
 typedef struct oneshot_options {
     size_t size;      /* sizeof(oneshot_options) */
-    int threads;      /* 0: one per CPU that the process may use; at most 4096 */
+    int threads;      /* 0: one thread per CPU that the process may use; at most 4096 */
     int log_level;    /* messages above this level are dropped */
     void (*on_log)(void *user, int level, const char *text);    /* NULL: stderr */
     void (*on_progress)(void *user, const oneshot_progress *p); /* NULL: none */
     void (*on_text)(void *user, const char *text, size_t n);    /* gets results; NULL: dropped */
     void *user;       /* passed as the first argument of each callback */
-    /* Not 0: the process exists for its jobs, so malloc is tuned for good, and host_memory is exact
-     * to a page. 0: malloc is left unchanged and may keep some more memory. */
+    /* Not 0: the library may set options of malloc for the whole process, so host_memory is exact
+     * to a page. 0: malloc is not changed, and may use some more memory than host_memory. */
     int owns_process;
-    /* Such as getenv. Models and data sets may then be names, "org/name", which are looked up in
-     * the cache that the Hub's variables name. NULL: they are files and directories. */
+    /* Returns the value of an environment variable, like getenv. Models and data sets may then be
+     * names such as "org/name", which are looked up in the cache of the Hugging Face Hub. NULL:
+     * models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \
     {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
 
-typedef struct oneshot_argument { /* a row whose name is NULL ends an array */
-    const char *name;  /* "num_calibration_samples"; lists: one for each item, or with commas */
+typedef struct oneshot_argument { /* an array of arguments ends with an entry whose name is NULL */
+    const char *name;  /* "num_calibration_samples"; a list may have an entry for each item */
     const char *value; /* "512", "true", "8GB" */
 } oneshot_argument;
 
-/* Makes a context. options NULL: those of ONESHOT_OPTIONS_INIT. On failure *out is NULL.
- * ONESHOT_E_NOMEM: no memory or threads. ONESHOT_E_USAGE: an invalid level or number of threads,
- * members that this library does not know, or out is NULL.
- * All functions accept a context that is NULL: jobs return ONESHOT_E_USAGE, the others do
+/* Makes a context (*out, own). options NULL: the values of ONESHOT_OPTIONS_INIT. On failure *out is
+ * NULL. Returns ONESHOT_E_NOMEM without memory or threads. Returns ONESHOT_E_USAGE for an invalid
+ * level or number of threads, for options that this library does not know, and if out is NULL.
+ * All functions accept a context that is NULL: jobs return ONESHOT_E_USAGE, other functions do
  * nothing. */
 ONESHOT_API int oneshot_new(oneshot **out, const oneshot_options *options);
 ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
-/* Returns one line that says why the last job failed, or "". It is valid until the next job. */
+/* Returns one line that says why the last job failed, or "". The string is valid until the next
+ * job. */
 ONESHOT_API const char *oneshot_error(const oneshot *o);
 ONESHOT_API const char *oneshot_version(void);
 
-/* The jobs. The arguments threads, log_level and progress are refused, because oneshot_options has
- * them. Before the first matrix product of a process, a job sets its environment variables
- * OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa).
- * oneshot_compress: a failure, an interrupt or a kill loses nothing; the same call continues the
- * work.
- * oneshot_verify: dir is an output, the argument model its source. Findings go to on_text; if there
- * are any, it returns ONESHOT_E_FORMAT. */
+/* The jobs. The arguments threads, log_level and progress are errors: they are members of
+ * oneshot_options. Before the first matrix product of a process, a job sets the environment
+ * variables OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa).
+ * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
+ * oneshot_verify: dir is an output, and the argument model is its source. Findings are passed to
+ * on_text; if there are any, the function returns ONESHOT_E_FORMAT. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_plan(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_eval(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_verify(oneshot *o, const char *dir, const oneshot_argument *args);
 
-/* Ends the running job soon, or else the next one. Any thread and any signal handler may call
- * it. */
+/* Ends the running job soon, or the next job if none is running. May be called on any thread and in
+ * a signal handler. */
 ONESHOT_API void oneshot_interrupt(oneshot *o);
 
-/* A profile (docs/how-to/profile.md) of jobs, with the caller's own stages and checkpoints. Stages
- * nest; oneshot_stage_end also ends the inner ones. Without oneshot_profile_start the others do
- * nothing. */
+/* Functions for a profile (docs/how-to/profile.md) of jobs, with the caller's own stages and
+ * checkpoints. Stages nest; oneshot_stage_end also ends the inner stages. Without
+ * oneshot_profile_start, the other functions do nothing. */
 ONESHOT_API int oneshot_profile_start(oneshot *o, const char *path);
 ONESHOT_API void oneshot_profile_stop(oneshot *o);
-ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name); /* returns its number */
+ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name); /* returns the number of the
+                                                                    * stage */
 ONESHOT_API void oneshot_stage_end(oneshot *o, int stage);
 ONESHOT_API void oneshot_checkpoint(oneshot *o, const char *name);
 

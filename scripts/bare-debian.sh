@@ -26,7 +26,7 @@ done
 for program in debootstrap git unshare; do
     command -v "$program" >/dev/null || { echo "bare-debian.sh: no $program in PATH" >&2; exit 1; }
 done
-# The rows "URI RELEASE COMPONENT" of this machine's apt for the suite, for any format of its files.
+# Lists "URI RELEASE COMPONENT" of this machine's apt sources for the suite.
 rows=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
     grep -E " $suite(-updates|-security)? main$" | sort -u || true)
 mirror=$(sed -n "s| $suite main$||p" <<<"$rows" | head -1)
@@ -49,7 +49,7 @@ else
     tar -C "$root" -xf "$dir/base.tar"
 fi
 
-# The files that the machine needs to reach its mirror: sources, apt's settings for downloads,
+# Copies the files that the Debian needs to reach the mirror: sources, apt's settings for downloads,
 # names, certificates, proxies.
 sed 's/^/deb /' <<<"$rows" >"$root/etc/apt/sources.list"
 apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries)' >"$root/etc/apt/apt.conf.d/99host" || true
@@ -84,7 +84,7 @@ for command in $1; do
     fi
 done
 END
-# The mounts are in their own namespace and end with it.
+# The mounts are in a namespace of their own, and are removed with it.
 unshare --mount --propagation private --pid --fork bash -euc '
     root=$1
     shift

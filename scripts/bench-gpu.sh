@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a GPU, on random weights of the shapes of
-# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers and
-# computes that of the whole model; compares each phase with the products that the GPU sustains; and
-# times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py).
+# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers, and
+# computes the time of the whole model. It compares the speed of each phase with the speed of matrix
+# products on the GPU. It times the reference algorithm of PyTorch on one layer
+# (scripts/bench_gpu_peer.py).
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models

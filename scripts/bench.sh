@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench.sh - oneshot against LLM Compressor (and llama.cpp) on the same job, run in turn: ratios of
-# time and memory, perplexity of each, and for each phase of oneshot its operations per second
-# relative to the mean of the peaks before and after it. A ratio is the median of those of each
-# turn.
+# bench.sh - compares oneshot with LLM Compressor (and llama.cpp) on the same job, in alternating
+# turns. Prints ratios of time and memory, the perplexity of each output, and for each phase of
+# oneshot its operations per second relative to the mean of the peaks before and after the run. A
+# ratio is the median over the turns.
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options]
 #                         [-- flags of oneshot]
@@ -44,7 +44,7 @@ if [ -n "$install_peer" ] && [ -z "$peer_python" ]; then
     fi
 fi
 llama_python=${llama_python:-${peer_python:-python3}}
-peer() { # arguments: the Python to run, then those of bench_peer.py
+peer() { # arguments: the Python to run, then the arguments of bench_peer.py
     local python=$1
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
@@ -59,7 +59,7 @@ quietly() { # arguments: log, the command; shows the end of the log if it fails
     shift
     "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
 }
-# name, the command: seconds, KiB and processor seconds of the whole process go to OUT/name.run.time
+# arguments: name, the command; writes seconds, KiB and processor seconds to OUT/name.run.time
 timed() {
     local to=$out/$1.$run
     shift
@@ -67,7 +67,7 @@ timed() {
     mv "$to.part" "$to.time"
 }
 to_do() { [ ! -e "$out/$1.$run.time" ]; }
-perplexity() { # arguments: name, checkpoint; measured once
+perplexity() { # arguments: name, checkpoint; measures the perplexity once
     [ -n "$text" ] && [ ! -e "$out/$1.perplexity" ] || return 0
     quietly "$out/eval.log" "$oneshot" eval --model "$2" --dataset "$text" --max-seq-length "$length" \
         --first-window "$first_window" --max-windows "$windows" --progress none
@@ -81,7 +81,7 @@ ours() {
     timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
-    peak peak-after # a machine that others share may have another rate after the run
+    peak peak-after # on a shared machine the rates may be different after the run
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
 }
 llm_compressor() {

@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 
 if "--check" in sys.argv and not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when a kernel is defined
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads this variable when a kernel is defined
 try:
     import triton
     import triton.language as tl
@@ -58,7 +58,7 @@ def arguments():
 
 
 class Clock:
-    """Measures seconds between two calls. The device has finished its work at both."""
+    """Measures the seconds between two calls. At each call, waits for the device's work."""
 
     def __init__(self, device):
         self.cuda = torch.device(device).type == "cuda"
@@ -94,7 +94,7 @@ class Layer:
         self.cos, self.sin = angle.cos().to(torch.bfloat16), angle.sin().to(torch.bfloat16)
 
     def experts(self, n=None):
-        """Returns the endings of the experts' names; without experts [""], for the MLP."""
+        """Returns the endings of the names of experts, or [""] (for the MLP) without experts."""
         return [f".{e}" for e in range(min(n or self.a.experts, self.a.experts))] or [""]
 
     def norm(self, x):
@@ -120,7 +120,7 @@ class Layer:
             return linear(f"down{e}", F.silu(linear(f"gate{e}", x)) * linear(f"up{e}", x))
 
         def sparse(x):
-            """Every expert sees every token; the outputs that were routed are summed."""
+            """Runs every expert on every token, and sums the outputs of the chosen experts."""
             values, chosen = torch.topk(F.softmax(F.linear(x, self.router), dim=-1, dtype=torch.float), a.topk, dim=-1)
             weights = (values / values.sum(-1, keepdim=True)).to(x.dtype)
             mask, out = F.one_hot(chosen, a.experts).permute(2, 1, 0), torch.zeros_like(x)
@@ -142,7 +142,7 @@ class Layer:
 
 
 def accumulate(h, x):
-    """Adds one sample's 2 x^T x to H, in f32; the solve divides by the number of samples."""
+    """Adds 2 x^T x of one sample to H, in f32. The solve divides H by the number of samples."""
     x = math.sqrt(2) * x.reshape(-1, x.shape[-1]).t().to(torch.float32)
     h += x.matmul(x.t())
 
@@ -174,8 +174,8 @@ if triton:
                        ROWS: tl.constexpr, BF16: tl.constexpr, CAST: tl.constexpr):
         """Keeps ROWS rows of one weight in registers during the loop over their columns. Products
         and sums are not fused, so each is rounded as in block_eager. work, scale, out and error are
-        contiguous. CAST: the cast to bf16 rounds; that of Triton's interpreter truncates, so there
-        the bits are rounded."""
+        contiguous. CAST: true if the cast to bf16 rounds. Triton's interpreter truncates, so with
+        it the bits are rounded by this code."""
         rows, cols = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
         inside = rows < n_rows
         line = (tl.program_id(0).to(tl.int64) * n_rows + rows) * WIDTH
@@ -212,8 +212,7 @@ def block_triton(work, u, scale, out, error, losses):
 
 
 def order(w, h):
-    """Sorts columns by falling diag H (actorder static), in place; returns the permutation of each
-    weight."""
+    """Sorts columns by descending diag H (actorder static), in place. Returns the permutations."""
     rows, cols = w.shape[-2:]
     perm = torch.argsort(h.diagonal(dim1=-2, dim2=-1), dim=-1, descending=True)
     turned = torch.gather(h, -1, perm.unsqueeze(-2).expand(-1, cols, -1))
@@ -290,8 +289,8 @@ def why_no_triton(device):
 
 
 def batches(w, batched):
-    """Yields the names of the weights of one call: of one shape, at most as many as three quarters
-    of the free memory hold."""
+    """Yields the names of the weights for one call: all have one shape, and they fit into three
+    quarters of the free memory."""
     if not batched:
         return [[name] for name in w]
     shapes = {}
@@ -322,7 +321,7 @@ def solve(w, hessians, n_samples, how, batched):
 
 
 def loops(device, found):
-    """Returns (loop, code, quantize(w, h, scale)) of the loops that can run, and the reasons of the
+    """Returns (loop, code, quantize(w, h, scale)) for loops that can run, and reasons for the
     others."""
     runs, left_out = [("eager", "re-enacted", lambda *a: quantize(*a, block_eager))], {}
     reason = why_no_triton(device)
@@ -340,8 +339,8 @@ def loops(device, found):
 
 
 def check(device):
-    """Checks every loop on small batches: rows past a program, a last block of 96 columns, scales
-    of bf16 and f32."""
+    """Checks every loop on small batches, with more rows than one program has, a last block of 96
+    columns, and scales of bf16 and f32."""
     runs, left_out = loops(device, package())
     for n, rows, cols, dtype in ((2, 24, 256, torch.bfloat16), (1, 17, 384, torch.float32), (3, 5, 128, torch.bfloat16),
                                  (2, 20, 352, torch.bfloat16)):
@@ -365,8 +364,8 @@ def check(device):
 
 
 def check_experts(device):
-    """Checks that a layer gives the same output with experts that see all tokens and with experts
-    that see their own."""
+    """Checks that the output of a layer is the same if experts run on all tokens, and if they run
+    only on their own."""
     torch.manual_seed(1)
     layer = Layer(argparse.Namespace(hidden=64, intermediate=32, heads=4, kv=2, head_dim=32, experts=6, topk=2, tokens=24,
                                      device=device))
@@ -380,8 +379,8 @@ def check_experts(device):
 
 
 def time_solve(layer, hessians, n, how, batched, clock):
-    """Returns seconds; loops with one weight at a time run on few of the experts, since all are
-    alike."""
+    """Returns the seconds of a solve. A loop with one weight at a time is timed on some of the
+    experts."""
     a = layer.a
     most = a.measure_experts if a.experts and not batched else None
     parts = [({k: layer.w[k] for k in "qkvo"}, 1),
@@ -389,7 +388,7 @@ def time_solve(layer, hessians, n, how, batched, clock):
               len(layer.experts()) / len(layer.experts(most)))]
     if batched:
         parts = [(layer.w, 1)]
-    warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled for each shape
+    warm = layer.w if batched else {"k": layer.w["k"]}  # warms up, because kernels are compiled for each shape
     solve(warm, hessians, n, how, batched)
     seconds = 0
     for weights, times in parts:
@@ -410,7 +409,7 @@ def main():
     found = package()
     add = found[1] if found else accumulate
     with torch.no_grad():
-        layer.forward(x[0])  # the first calls choose kernels
+        layer.forward(x[0])  # warms up, because the first calls choose kernels
         clock.lap()
         for i in range(n):
             layer.forward(x[i])

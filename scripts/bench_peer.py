@@ -25,7 +25,7 @@ def compress(model_dir, out, recipe, dataset, samples, length):
     from llmcompressor.pipelines.cache import IntermediatesCache
     from transformers import AutoModelForCausalLM, AutoTokenizer
     import torch
-    # AWQModifier pins its cached values, which fails in torch built for CUDA
+    # AWQModifier pins cached values, which fails without a GPU in torch for CUDA
     if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
@@ -47,8 +47,8 @@ def text(model_dir, out, dataset, samples, length):
 
 
 def weights_of(gguf, path, config):
-    """Returns name -> f32 array, with the names and the row order of the checkpoint that the file
-    was made from."""
+    """Returns {name: f32 array} of a GGUF file, with the names and the row order of the original
+    checkpoint."""
     reader = gguf.GGUFReader(path)
     kind = reader.get_field("general.architecture").contents()
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
@@ -61,7 +61,7 @@ def weights_of(gguf, path, config):
         t = tensors[names.get_name(name, try_suffixes=(".weight", ".bias"))]
         w = gguf.dequantize(t.data, t.tensor_type).reshape([int(n) for n in reversed(t.shape)])
         n = next((n for leaf, n in heads.items() if f".{leaf}." in name), 0)
-        if kind == "llama" and n: # llama.cpp rotates pairs of neighbours, the checkpoint halves of a head
+        if kind == "llama" and n: # rope: llama.cpp rotates pairs of neighbours, the checkpoint halves of a head
             w = w.reshape(n, w.shape[0] // n // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
         return w
     return get

@@ -15,7 +15,7 @@ def median(values):
 
 
 def figures(name):
-    """Returns turn -> seconds, MiB, busy processors."""
+    """Returns {turn: (seconds, MiB, busy processors)}."""
     rows = {}
     for i in runs:
         path = out / f"{name}.{i}.time"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# calibration.sh - the cost of each way to calibrate static activations, for
-# docs/how-to/calibration.md, with a model whose values are far larger than its weights: each
-# observer, and one with two passes with each --calib-cache. The last row keeps the values of every
-# layer until the end, like a calibrator that holds all of them. Two rows after it are for the same
-# model in F32, since BF16 values are no larger than F16. Prints a table in Markdown.
+# calibration.sh - measures each way to calibrate static activations, for
+# docs/how-to/calibration.md, on a model whose values are much larger than its weights: each
+# observer, and an observer with two passes with each --calib-cache. The last row keeps the values
+# of all layers until the end. Two more rows are for the same model in F32, because BF16 values are
+# no larger than F16. Prints a table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       has tests/make_model and tests/watch_memory

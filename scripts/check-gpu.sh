@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check-gpu.sh - all checks that need a GPU, in order of value: each step has its own time limit,
-# nine minutes at most, and the next one runs after a failure, too; a table at the end. Exit 0: no
-# step failed; 1: one did, or there is no GPU.
+# check-gpu.sh - runs all checks that need a GPU, the most important first, and prints a table. Each
+# step has a time limit of at most nine minutes. After a failure the next step still runs. Exit 0:
+# no step failed; 1: a step failed, or there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets
@@ -34,14 +34,14 @@ declare -A limit=([env]=60 [build]=540 [mma]=60 [card_ops]=300 [kernels]=300 [wi
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the text also goes into the table
 die() { say "$*"; exit 1; }
 
-# ---- tests of the kernels' CUDA columns, as cmake/tests.cmake finds them ----
+# ---- tests of CUDA kernels, found as in cmake/tests.cmake ----
 kernel_tests() {
     local f
     for f in $(grep -l 'card\.h' "$root"/tests/kernels/test_*.c "$root"/tests/golden/*/test_*.c); do basename "$f" .c; done
 }
 own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
 
-# Names of the libraries that a program opens while it runs (src/ops/cpu).
+# Prints the names of the libraries that a program opens while it runs (src/ops/cpu).
 opened() { grep -aoE 'libopenblas\.so\.[0-9]+' "$1" | sort -u; }
 place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF; exit }'; }
 
@@ -90,7 +90,7 @@ build=${build_dir:-$root/build/release}
 oneshot=${ONESHOT:-$build/oneshot}
 model=$root/examples/docs-llama-3m
 
-# Directories with the CUDA libraries that the loader does not search: Python's packages, other
+# Prints directories with CUDA libraries that the loader does not search: Python's packages, other
 # directories of the toolkit.
 cuda_folders() {
     ldconfig -p 2>/dev/null | grep -q 'libcusolver\.so\.1[12]' && ldconfig -p | grep -q 'libcublasLt\.so\.1[23]' && return
@@ -147,7 +147,7 @@ step_build() {
     cmake --build --preset release --target oneshot make_model card_ops inject $(own_tests) $(kernel_tests) || die "the build fails"
 }
 
-# Runs test binaries and prints each one's verdict. $1: seconds for each.
+# Runs test binaries and prints the result of each. $1: time limit of each in seconds.
 run_tests() {
     local t code failed=0 passed=0 each=$1 strict line
     shift
@@ -171,7 +171,7 @@ run_tests() {
 step_mma() { run_tests 60 $(own_tests); }
 step_kernels() { run_tests 120 $(kernel_tests); }
 
-# Each op alone: the slowest ones relative to the GPU's sustained rate, and fallbacks.
+# Times each op alone. Prints the slowest ops relative to the GPU's sustained rate, and fallbacks.
 step_card_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}
@@ -184,8 +184,8 @@ step_card_ops() {
     return $code
 }
 
-# One layer of the widths of Llama-3-8B, ragged samples that begin with an outlier, on the GPU and
-# on the host.
+# Compresses one layer with the widths of Llama-3-8B on the GPU and on the host. The samples are
+# ragged and begin with an outlier.
 step_wide() {
     local m=$work/wide d code=0
     rm -rf "$m" && "$build/tests/make_model" "$m" hidden=$((4096 / scale)) intermediate=$(((14336 / scale + 127) / 128 * 128)) heads=$((32 / scale > 0 ? 32 / scale : 1)) \
@@ -202,8 +202,8 @@ step_wide() {
     cp "$m.$device/oneshot-report.json" "$work/wide.report.json"
     return $code
 }
-# Prints the shares of equal codes, the objectives of GPU and host, and fallbacks. Fails if the
-# difference is more than rounding noise.
+# Prints the share of equal codes, the objectives of GPU and host, and fallbacks. Fails if they
+# differ by more than rounding.
 compare_wide() {
     python3 - "$@" <<'PYTHON'
 import json, pathlib, struct, sys
@@ -230,9 +230,10 @@ sys.exit(bool(bad))
 PYTHON
 }
 
-# memcheck with one allocation per tensor, so that it sees their ends; racecheck only for attention
-# and the solver, in which warps share memory. initcheck's findings are printed, but are no failure:
-# unused rows of a panel are multiplied without a value, and nothing reads the results.
+# Runs compute-sanitizer. memcheck: with one allocation per tensor, so that accesses past a tensor's
+# end are detected. racecheck: only for attention and the solver, in which warps share memory.
+# initcheck: findings are printed, but are not a failure, because unused rows of a panel are
+# multiplied without a value, and nothing reads the results.
 step_sanitizer() {
     local tool t log code n bad=0
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
@@ -250,7 +251,7 @@ step_sanitizer() {
     [ $bad = 0 ]
 }
 
-# Runs docs-llama-3m: output directory, flags.
+# Compresses docs-llama-3m; arguments: output directory, flags.
 compress() {
     local to=$1
     shift
@@ -295,7 +296,7 @@ PYTHON
         die "that is another model"
 }
 
-# Tiers of values and phases of the work; four batches.
+# Tests the tiers of values and the ways to split the work, with four batches.
 step_budgets() {
     local least most want how n=0
     samples=$((4 * samples)) tokens=$((4 * tokens))
@@ -314,7 +315,7 @@ step_budgets() {
     say "the same bytes in $n ways, from $least bytes of the GPU on"
 }
 
-# Rates of the paths from the disk to the GPU, and values that use each of them.
+# Measures the paths from the disk to the GPU, and tests values that are read by each path.
 step_disk() {
     local want how seconds
     samples=$((4 * samples)) tokens=$((4 * tokens))

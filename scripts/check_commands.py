@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
     f"docs/tutorials/{what}.md" for what in ("first-run", "fine-tuned-model", "larger-than-memory", "eight-gb-gpu")} | {
-    # the others: tests/examples/adding.sh
+    # commands of these pages are run by tests/examples/adding.sh
     f"docs/internals/adding-{what}.md"
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
@@ -66,7 +66,7 @@ def pages():
 
 
 def commands(page):
-    """Returns (line, command, run by pages.sh) of each; a command continues after a backslash."""
+    """Returns (line, command, run by pages.sh) for each command of a page."""
     fence, text, start = None, "", 0
     for i, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
         if line.startswith("```"):

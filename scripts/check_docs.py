@@ -63,7 +63,7 @@ def words_of_code():
 
 
 def expanded(name):
-    """a/{b,c}.md -> a/b.md, a/c.md"""
+    """Expands braces: a/{b,c}.md becomes a/b.md and a/c.md."""
     parts = [p.split(",") if i % 2 else [p] for i, p in enumerate(re.split(r"\{([^{}]*)\}", name))]
     return ["".join(p) for p in itertools.product(*parts)]
 
@@ -73,7 +73,7 @@ def is_there(folder, name):
 
 
 def anchors(page):
-    """The anchors of a page, as GitHub makes them of its headings."""
+    """Returns the anchors of a page, which GitHub makes from the headings."""
     found = []
     for title in HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8"))) if page.suffix == ".md" else ():
         name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
@@ -89,8 +89,7 @@ def check_index(wrong):
 
 
 def program_flags(line, at):
-    """Returns the flags of the program in whose command the flag is: that of the code span, else of
-    the line."""
+    """Returns the known flags of the program whose command contains the flag at `at`."""
     start = line.rfind("`", 0, at) + 1
     command = line[start:at] if line.count("`", 0, at) % 2 else line[:at]
     flags = set()

@@ -60,7 +60,8 @@ def check_file(path, rank, wrong):
 
 
 def names_of_rows():
-    """Yields (directory, kind, pattern that no string elsewhere may match)."""
+    """Returns (directory, kind of row, pattern) for each kind; no string of another directory may
+    match the pattern."""
     observers = set(re.findall(r"^OSH_OBSERVER\((\w+)\)", (SRC / "quant/observers.def").read_text(), re.M)) - OTHER_WORDS
     formats = set()
     for path in (SRC / "quant/formats").glob("*.c"):
@@ -70,7 +71,7 @@ def names_of_rows():
         for row in re.findall(r"\.methods = {([^}]+)}", path.read_text()):
             methods |= set(re.findall(r'"([^"]+)"', row))
     words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS),
-             # the program writes this format
+             # compressed-tensors is also the format that the program writes
              ("quant", "a source", methods - {"compressed-tensors"})]
     for _, what, names in words:
         if len(names) < 4:
@@ -91,7 +92,7 @@ def check_names(path, rows, wrong):
 
 
 def read_objects(build):
-    """Returns file of src/ -> (functions that it defines, symbols that it needs)."""
+    """Returns {file of src/: (functions that it defines, symbols that it needs)}."""
     objects, names = {}, {}
     for path in sorted(pathlib.Path(build, "CMakeFiles").glob("osh_*.dir/src/**/*.o")):
         name = re.sub(r"^.*?\.dir/src/(.*)\.o$", r"\1", str(path))
@@ -110,7 +111,7 @@ def read_objects(build):
 
 
 def circles(calls):
-    """Sets of files that reach each other (Tarjan), the larger ones first."""
+    """Returns sets of files that call each other in a cycle (Tarjan), the largest first."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(v):

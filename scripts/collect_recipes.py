@@ -24,12 +24,12 @@ from llmcompressor.recipe import Recipe
 
 
 def names():
-    """Returns the names that the evaluated lines may use."""
+    """Returns the names that evaluated Python lines may use."""
     known = {"torch": torch}
     for package in pkgutil.walk_packages(llmcompressor.modifiers.__path__, "llmcompressor.modifiers."):
         try:
             module = importlib.import_module(package.name)
-        except Exception:  # for example, the package autoround is missing
+        except Exception:  # a package is missing, such as autoround
             continue
         known |= {k: v for k, v in vars(module).items() if k.endswith(("Modifier", "Mapping"))}
     for module in (quantization, quant_scheme):
@@ -38,7 +38,7 @@ def names():
 
 
 def evaluated(text, path, known):
-    """Yields the recipes of a Python file; None for one that could not be made."""
+    """Yields the recipes of a Python file, or None for a recipe that cannot be evaluated."""
     here = dict(known)
     for node in ast.walk(ast.parse(text)):
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
@@ -70,12 +70,12 @@ def found(root, known):
             scheme = re.search(r"^scheme: *(\S+)", text, re.M)
             if "Modifier" in text and "_stage" in text:
                 yield where, text
-            elif scheme and not re.search(r"^recipe: ", text, re.M):  # a test's config
+            elif scheme and not re.search(r"^recipe: ", text, re.M):  # the YAML file is the config of a test
                 yield where, f"s_stage: {{s_modifiers: {{QuantizationModifier: {{targets: Linear, scheme: {scheme[1]}, ignore: [lm_head]}}}}}}\n"
         for block in python:
             try:
                 yield from ((where, recipe) for recipe in evaluated(block, path, known))
-            except SyntaxError:  # an excerpt on a page
+            except SyntaxError:  # the code is an excerpt on a page
                 continue
 
 

@@ -45,7 +45,7 @@ grids = {}  # name of the smooth layer -> [{"ratio", "duo", "factors", "block", 
 
 
 def watch():
-    """Records the grid of each mapping, by wrappers of the functions that evaluate a point."""
+    """Records the grid of each mapping. Wraps the functions that evaluate a point of the grid."""
     state = {}
     best, run, loss = AWQModifier._compute_best_scale, AWQModifier._run_samples, AWQModifier._compute_loss
 
@@ -77,7 +77,7 @@ def watch():
         x_sum, count = self._smooth_activation_stats[mapping.smooth_name]
         x, w = x_sum / count, self._compute_layer_means(mapping.balance_layers)
         chosen = best(self, mapping, whole, orig)
-        for p in state["points"]:  # upstream's lines, which keep only the best
+        for p in state["points"]:  # LLM Compressor's formula; it keeps only the factors of the best point
             s = (x.pow(p["ratio"]) / (w.pow(1 - p["ratio"]) + 1e-4) if p["duo"] else x.pow(p["ratio"])).clamp(min=1e-4)
             p["factors"] = s / (s.max() * s.min()).sqrt()
         grids[mapping.smooth_name] = (state["points"], chosen)
@@ -114,7 +114,7 @@ def main():
         shutil.rmtree(folder / out, ignore_errors=True)
     subprocess.run([a.binary, "--model", model_dir, "--recipe", recipe, "--dataset", data, "--num-calibration-samples", str(len(ids)),
                     "--max-seq-length", str(a.length), "--progress", "none", "--output", folder / "ours"], check=True)
-    # AWQModifier pins its cached values, which fails in torch built for CUDA
+    # AWQModifier pins cached values, which fails without a GPU in torch for CUDA
     if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     watch()

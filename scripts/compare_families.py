@@ -25,9 +25,9 @@ import transformers
 
 from tiny_families import AUTO, FAMILIES, calibration, make, nibbles, recipe, reload, tensors
 
-# Intended differences from upstream: the reason, and the modules that stay dense; everything else
-# must be equal, and the whole must load. vLLM creates the modules of UNREAD without a parameter for
-# codes, so that upstream's own output does not load there.
+# Intended differences from LLM Compressor: the reason, and the modules that stay dense. All other
+# tensors must be equal, and the output must load. vLLM has no parameters for codes of the modules
+# of UNREAD, so LLM Compressor's output does not load in vLLM.
 UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
@@ -49,8 +49,8 @@ ACCEPTED = {
 }
 EQUAL = "equal"
 WHOLE = "loads whole, where upstream's does not"
-# A family in another form: with experts, with experts in one tensor, with shared keys and values,
-# with towers.
+# Families that have another entry, with another form: with experts, with experts in one tensor,
+# with shared keys and values, with towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
 
 
@@ -65,7 +65,7 @@ def upstream(folder, out, rows, auto):
     more = {}
     if rows:
         data = Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * len(r) for r in rows]})
-        # required, and not used: rows have input_ids
+        # the processor is required but not used, because rows have input_ids
         words = Tokenizer(WordLevel({str(i): i for i in range(256)}, unk_token="0"))
         more = dict(dataset=data, processor=transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0"), num_calibration_samples=len(rows), max_seq_length=128, shuffle_calibration_samples=False, pipeline="basic")
     oneshot(model=model, recipe=str(folder.parent / "recipe.yaml"), **more)
@@ -73,12 +73,12 @@ def upstream(folder, out, rows, auto):
 
 
 def compare(source, theirs, ours, gptq, dense):
-    """Returns lines on the differences, except in modules that match `dense`; whether there are
-    such modules; the number of codes that differ, and of all."""
+    """Returns lines about the differences, except in modules that match `dense`; True if there are
+    such modules; the number of codes that differ, and of all codes."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
-    if gptq:  # upstream rounds modules that no text reaches; this program leaves them dense
+    if gptq:  # LLM Compressor rounds modules that text does not use; this program leaves them dense
         print(f"    {sum(n.endswith('weight_packed') for n in theirs.keys() - ours.keys())} modules have codes upstream alone")
     else:
         lines += [f"only upstream: {name}" for name in sorted(theirs.keys() - ours.keys() - kept)]
@@ -100,8 +100,8 @@ def compare(source, theirs, ours, gptq, dense):
 
 
 def one(family, root, binary, gptq, seed):
-    """Returns the verdict, None if the difference is not expected; lines on the differences; the
-    number of codes that differ, and of all."""
+    """Returns the result (None if a difference is not expected), lines about the differences, the
+    number of codes that differ, and of all codes."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -112,7 +112,7 @@ def one(family, root, binary, gptq, seed):
     lines = []
     try:
         upstream(home / "source", home / "upstream", rows, auto)
-    except Exception as e:  # a failure of upstream is a result
+    except Exception as e:  # a failure of LLM Compressor is a result
         lines.append(f"upstream fails: {type(e).__name__} {str(e)[:200]}")
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
     command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]

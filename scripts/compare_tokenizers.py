@@ -22,8 +22,8 @@ import unicodedata
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 BYTES = 10_000_000
-# First and last character of the letters and marks; digits; the end of a sentence; the space
-# between words.
+# For each script: range of letters and marks, range of digits (first and last character), and the
+# end of a sentence with its space.
 SCRIPTS = {
     "Latin": ("az", "09", ". "), "Latin extended": ("\u00df\u017e", "09", "! "), "Vietnamese": ("\u1ea1\u1ef9", "09", ", "),
     "Greek": ("\u0386\u03ce", "09", "; "), "Cyrillic": ("\u0410\u045f", "09", ". "), "Armenian": ("\u0531\u0586", "09", "\u0589 "),
@@ -56,8 +56,8 @@ def words_of(script, rng):
 
 
 def make_text(path):
-    """Writes a Zipf-like choice of words by script, with digits, punctuation and text that
-    tokenizers treat in a special way."""
+    """Writes a text: random words of each script (Zipf distribution), digits, punctuation, and text
+    that tokenizers treat in a special way."""
     rng = random.Random(1)
     each = BYTES // len(SCRIPTS)
     with open(path, "w", encoding="utf-8", newline="\n") as f:
@@ -131,7 +131,8 @@ def train_others(work, text):
           None, pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
 
 
-# A small process of its own: the peak of a child includes that of the process that forked it.
+# Code of a small helper process that starts oneshot. (The measured peak of a child includes the
+# memory of the process that forks it.)
 SPAWN = """import os, sys
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(child, 0)

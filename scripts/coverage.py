@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""coverage.py - which architectures have a template, and how each is proven.
+"""coverage.py - lists the architectures that have a template, and how each template is tested.
 
 usage: coverage.py [--write]
        in an environment with transformers, and with vLLM if its registry is wanted
@@ -45,7 +45,7 @@ REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM",
     "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
-# Text models that exist only inside another: the proof is that of the whole.
+# Text models that exist only inside another model: the proof of the whole model counts.
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration"}
 HEAD = """# Architectures
 
@@ -77,7 +77,7 @@ def goldens():
 
 
 def proofs():
-    """Returns {architecture: why its output is not loaded whole, or None}."""
+    """Returns {architecture: the reason why its output cannot be loaded whole, or None}."""
     families = json.loads((FAMILIES / "proofs.json").read_text())["families"].values()
     out = {}
     for p in families:
@@ -133,7 +133,7 @@ def page(known, proven, held, every):
 
 
 def check():
-    """Returns lines on templates without a proof, golden logits or a row of the page."""
+    """Returns lines about templates without a proof, golden logits or a row of the page."""
     known, proven, held = read_all()
     rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", PAGE.read_text(), re.M)
     listed = dict(rows)

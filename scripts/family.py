@@ -143,7 +143,7 @@ def main():
             text = f"proven  {words(proof)}; loads whole"
         except Failed as e:
             step, text = e.step, f"{e.step}: {e}"
-        except Exception as e:  # a failure of transformers' own
+        except Exception as e:  # a failure of transformers itself
             step, text = "transformers", f"{type(e).__name__} {str(e)[:300]}"
         if step and step == EXCEPT.get(family, (None,))[0]:
             text = f"proven  {words(proof)}; but {EXCEPT[family][1]}"

@@ -32,8 +32,8 @@ while [ "$(date +%s)" -lt "$end" ]; do
         found=$build/found/$t work=$build/work/$t
         mkdir -p "$found" "$work"
         start=$(date +%s)
-        # libFuzzer writes new inputs to the first directory; 1 GiB and 20 s are far more than any
-        # input needs.
+        # libFuzzer writes new inputs to the first directory; the limits, 1 GiB and 20 s, are far
+        # more than any input needs.
         if ! (cd "$here" && nice -n 19 "$build/tests/fuzz_$t" -max_total_time="$slice" -timeout=20 \
               -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found/" \
               "$work" "$top/tests/fuzz/corpus/$t") >"$build/$t.log" 2>&1; then

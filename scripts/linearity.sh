@@ -19,7 +19,7 @@ shape="hidden=576 intermediate=1536 heads=9 kv=3 vocab=8192"
 options "oneshot make_model out samples layers tokens at shape runs" "$@"
 needed make_model out
 mkdir -p "$out"
-cat >"$out/recipe.yaml" <<'YAML' # groups of 64: SmolLM2-135M is 576 wide
+cat >"$out/recipe.yaml" <<'YAML' # groups of 64, because SmolLM2-135M is 576 wide
 quant_stage:
   quant_modifiers:
     GPTQModifier:
@@ -30,7 +30,7 @@ quant_stage:
           weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 64}
 YAML
 
-seconds() { # arguments: samples, layers, tokens; prints the least time of the runs
+seconds() { # arguments: samples, layers, tokens; prints the shortest time of the runs
     local dir=$out/model.$1.$2.$3 best= s
     rm -rf "$dir"
     # shellcheck disable=SC2086
@@ -58,7 +58,7 @@ for what in samples layers tokens; do
         echo "$what $n $t"
     done
 done | tee "$out/times" | awk '
-    function table(   i, a, b, d, far) { # least squares
+    function table(   i, a, b, d, far) { # fits a line by least squares
         b = (k * xy - x * y) / (k * xx - x * x); a = (y - b * x) / k
         printf "%-8s %10s %12s %10s\n", what, "seconds", "on the line", "off"
         for (i = 0; i < k; i++) {

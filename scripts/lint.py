@@ -31,7 +31,7 @@ C_FILES = {".c", ".h", ".cu", ".cuh", ".def"}
 TEXT_FILES = C_FILES | {".py", ".sh", ".md", ".cmake", ".txt", ".yaml", ".yml", ".1"}
 MAX_LINE, MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 120, 600, 80, 6
 
-# Written in pieces, so that this file does not contain what it looks for.
+# Each word is written in pieces, so that this file does not contain the word.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 DEV_PATH = re.compile(r"(?<![\w.}$])/(" + "|".join(["wo" + "rk", "tm" + "p", "ro" + "ot", "ho" + "me"]) + r")/")
 CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|puts|putchar|vprintf)\s*\(|\bstdout\b")
@@ -41,7 +41,7 @@ CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|put
 PLAIN = set('''base text tensor tokenizer io math gpu chat ops data solver graph quant
     hub store modifiers learn match rewrite schedule budget plan output run verify eval report api lib
     cli'''.split())
-# Folders of tests/ whose comments and lines follow it, too; "." has the files of tests/ itself.
+# Folders of tests/ that follow the language rule; "." stands for the files of tests/ itself.
 PLAIN_TESTS = {
     ".",
     "fuzz",
@@ -49,7 +49,7 @@ PLAIN_TESTS = {
     "prop",
     "unit",
 }
-# Directories and files outside src/ whose comments follow it.
+# Directories and files outside src/ and tests/ that follow the language rule.
 PLAIN_SCRIPTS = {
     ".ci",
     "CMakeLists.txt",
@@ -74,7 +74,7 @@ COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode d
 
 
 def check_language(here, text, wrong):
-    """Comments and lines of one file of a folder of PLAIN or PLAIN_TESTS."""
+    """Checks the comments and lines of a file in a folder of PLAIN or PLAIN_TESTS."""
     for line, words in c_comments(text):
         check_comment(here, line, words, wrong)
     for i, line in enumerate(text.split("\n"), 1):
@@ -83,7 +83,7 @@ def check_language(here, text, wrong):
 
 
 def list_statics(here, text, statics):
-    """Adds the static functions of one file of a folder of PLAIN to statics."""
+    """Adds the static functions of a file in a folder of PLAIN to `statics`."""
     if here.suffix in {".c", ".cu"}:
         code = re.sub(r"__launch_bounds__\([^)]*\)", "", strip_comments_and_strings(text))
         for name in set(STATIC.findall(code)) - COLUMNS:
@@ -108,7 +108,8 @@ VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|m
 
 
 def sentences(text):
-    """Yields (line, kind, sentence) of a page. kind: cell, item or text. No code, no headings."""
+    """Yields (line, kind, sentence) for a page without its code and headings. kind: cell, item or
+    text."""
     blocks, fenced, joined = [], False, False
     for i, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):
@@ -133,7 +134,7 @@ def sentences(text):
 
 
 def check_page(path, wrong):
-    """The language of one page."""
+    """Checks the language of one page."""
     here = path.relative_to(ROOT)
     text = MADE_PART.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"))
     text = re.sub(r"^```.*?^```$", lambda m: "\n" * m[0].count("\n"), text, flags=re.M | re.S)
@@ -151,7 +152,7 @@ def check_page(path, wrong):
 
 
 def check_comment(here, line, words, wrong):
-    """Beginning and words of one comment."""
+    """Checks the beginning and the words of one comment."""
     words = words.strip(" *-\n\t/#")
     first = NO_BEGINNING.match(words)
     if first:
@@ -161,7 +162,7 @@ def check_comment(here, line, words, wrong):
 
 
 def check_script(path, wrong):
-    """Comments of one file of PLAIN_SCRIPTS."""
+    """Checks the comments of one file of PLAIN_SCRIPTS."""
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
@@ -178,7 +179,7 @@ def check_script(path, wrong):
 
 
 def check_scripts(wrong):
-    """Comments of all files of PLAIN_SCRIPTS."""
+    """Checks the comments of all files of PLAIN_SCRIPTS."""
     for name in sorted(PLAIN_SCRIPTS):
         top = ROOT / name
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
@@ -194,14 +195,14 @@ def check_statics(statics, wrong):
 
 
 def strip_comments_and_strings(text):
-    """Blanks comments and strings, keeping the lines."""
+    """Replaces comments and strings by spaces; line breaks stay."""
     def blank(m):
         return re.sub(r"[^\n]", " ", m.group(0))
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
 
 
 def function_sizes(code):
-    """(first line, lines) of each function: from a '{' in column 0 to the '}' in column 0."""
+    """Yields (first line, lines) for each function, from a '{' in column 0 to a '}' in column 0."""
     start = 0
     for i, line in enumerate(code.split("\n"), 1):
         if line.startswith("{"):
@@ -274,7 +275,7 @@ IN_ROOT = set('''.ci .clang-format .dockerignore .github .gitignore CHANGELOG.md
 
 
 def strays():
-    """Tracked files of the root that IN_ROOT does not list, such as an output that was added."""
+    """Checks for tracked files in the root directory that IN_ROOT does not list."""
     if not shutil.which("git"):
         print("no git: tracked files of the root are not looked at")
         return []
@@ -292,7 +293,7 @@ def main():
             generated |= top == "tests" and "data" in path.parts
             if path.is_file() and path.suffix in TEXT_FILES and not generated:
                 if top == "tests" and path.suffix not in C_FILES | {".py", ".sh"}:
-                    continue  # inputs of tests may hold anything
+                    continue  # inputs of tests may contain any text
                 check(path, wrong, large, statics)
                 n += 1
     check_scripts(wrong)

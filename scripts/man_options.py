@@ -55,13 +55,13 @@ def inline(text):
 
 
 def roff(page, version):
-    """Converts one block at a time; blocks are separated by empty lines."""
+    """Converts the page to roff, block by block; blocks are separated by empty lines."""
     out = ['.\\" made by scripts/man_options.py from oneshot.1.md', f'.TH ONESHOT 1 "" "oneshot {version}" "User Commands"']
     page = re.sub(r"<!--.*?-->\n?", "", page)
     for block in re.split(r"\n\s*\n", page.strip("\n")):
         lines = block.split("\n")
         if lines[0].startswith("# "):
-            continue  # the title is in .TH
+            continue  # the title is already in .TH
         if lines[0].startswith("## "):
             out.append(".SH " + lines[0][3:].upper())
         elif all(line.startswith("    ") for line in lines):
@@ -90,7 +90,7 @@ def command_page(binary, name, does, version):
                "oneshot " + inline(name), "\\fBoneshot " + inline(name) + "\\fR", 1)]
     if about and " ".join(about) != does:
         out += [".SH DESCRIPTION", inline(" ".join(about))]
-    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # the command's own
+    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # flags that only this command has
     flags = rows(run(binary, "help", "all", name)).split("\n\n") if name != "plan" and OPTIONED.search(rest) else []
     if name == "plan":
         out += [".SH OPTIONS", "Those of \\fBoneshot\\fR(1)."]

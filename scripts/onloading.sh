@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# onloading.sh - one job in three ways, for docs/explanation/sequential-onloading.md: the whole
-# model at once, layer by layer, Linear by Linear. Prints a table in Markdown, and draws memory
-# against time of each into OUT/TITLE-{basic,layer,linear}.svg.
+# onloading.sh - runs one job in three ways, for docs/explanation/sequential-onloading.md: the whole
+# model at once, layer by layer, and Linear by Linear. Prints a table in Markdown, and draws the
+# memory of each run over time (OUT/TITLE-{basic,layer,linear}.svg).
 #
 # Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options]
 #                             [-- flags of oneshot]

@@ -28,7 +28,7 @@ for n in $layers; do
             { cat "$out/log" >&2; exit 1; }
         cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
     done
-    # Per layer and batch: both passes. Per Linear: its solve, and the time of the plan.
+    # Columns: both passes, per layer and batch; the solve, per Linear; the plan, per Linear.
     python3 - "$n" "$out"/report."$n".*.json <<'P'
 import json, sys
 layers = int(sys.argv[1])

@@ -9,7 +9,7 @@ model=examples/docs-llama-3m out=build/quickstart oneshot=build/release/oneshot
 
 bash scripts/install-deps.sh
 cmake --preset release -D OSH_CUDA=OFF >/dev/null
-# oneshot, and the other parts that install and cpack put into packages
+# builds oneshot, and the other files that install and cpack need
 cmake --build --preset release --target product
 
 rm -rf "$out"

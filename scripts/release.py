@@ -18,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"\d+\.\d+\.\d+"
-PLACES = {  # file -> the text around the number
+PLACES = {  # {file: the text before and after the version number}
     "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
     "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
     **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'
@@ -53,7 +53,7 @@ def check_numbers(version, wrong):
 
 
 def check_calls(wrong):
-    """Checks the files that only other machines run."""
+    """Checks the files that only other machines use (Dockerfile, workflow)."""
     presets = {p["name"] for p in json.loads(read("CMakePresets.json"))["configurePresets"]}
     cmake = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
     for name in ("Dockerfile", ".github/workflows/ci.yml", ".ci/run", "scripts/test.sh"):
@@ -87,7 +87,7 @@ def set_version(version):
         (ROOT / name).write_text(places(name).sub(rf"\g<1>{version}\g<3>", read(name)), encoding="utf-8")
     log = read("CHANGELOG.md")
     last, date = HEAD.search(log).groups()
-    if last != version:  # a version that was never released gets another number
+    if last != version:  # the last version was never released, so its number is replaced
         rest = "" if date == "unreleased" else f"\n\n## [{last}] - {date}"
         log = HEAD.sub(f"## [{version}] - unreleased{rest}", log, count=1)
         (ROOT / "CHANGELOG.md").write_text(log, encoding="utf-8")

@@ -1,18 +1,18 @@
-/* plain.h - sums over large arrays that tests compute and compare with.
+/* plain.h - sums over large arrays, whose results tests compare with the results of kernels.
  *
- * PLAIN functions run without sanitizers, which would make them ten times slower and would check
- * the test, not the program. The callers pass arrays of the sizes in the comments. */
+ * PLAIN functions are compiled without sanitizers, which make them ten times slower. I: in
+ * features, O: out features of a Linear. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include <stdint.h>
 
-#ifdef __SANITIZE_ADDRESS__ // a test may skip repetitions of the same code
+#ifdef __SANITIZE_ADDRESS__ // SANITIZED: a test may skip repetitions of the same code
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__) // gcc 12 -O2 does not vectorize them
+#if defined(__GNUC__) && !defined(__clang__) // gcc 12 -O2 does not vectorize these loops
 #define PLAIN                                                                                      \
     __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined"),             \
                    optimize("O3")))
@@ -20,7 +20,8 @@ enum { SANITIZED = 0 };
 #define PLAIN __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined")))
 #endif
 
-/* Adds x^T y of two rows, x [I] and y [I], to h [I, I]: the lower triangle with the diagonal. */
+/* Adds x^T y of two rows, x [I] and y [I], to the lower triangle (with the diagonal) of h [I,
+ * I]. */
 PLAIN static void plain_add_lower(float *restrict h, const float *restrict x,
                                   const float *restrict y, int64_t I)
 {
@@ -28,7 +29,7 @@ PLAIN static void plain_add_lower(float *restrict h, const float *restrict x,
         for (int64_t j = 0; j <= i; j++) h[i * I + j] += x[i] * y[j];
 }
 
-/* Copies the lower triangle of h [I, I] to the upper one. */
+/* Copies the lower triangle of h [I, I] to the upper triangle. */
 PLAIN static void plain_mirror(float *h, int64_t I)
 {
     for (int64_t i = 0; i < I; i++)
@@ -46,8 +47,8 @@ PLAIN static double plain_dot(const float *a, const float *b, int64_t n)
     return s[0] + s[1] + (s[2] + s[3]);
 }
 
-/* Returns the sum of d H d^T over the rows of d [O, I]; h is [I, I]. GPTQ minimizes this sum; d
- * holds the errors of the weights. */
+/* Returns the sum of d H d^T over the rows d of the errors [O, I] of a weight; H is h [I, I]. GPTQ
+ * minimizes this sum. */
 PLAIN static double plain_objective(const float *d, const float *h, int64_t O, int64_t I)
 {
     double sum = 0;

@@ -1,15 +1,15 @@
-/* strict.h - checks that must hold to the bit on the emulated GPU, and nearly on a real one.
+/* strict.h - checks that must hold to the bit on the emulated GPU, and nearly on a real GPU.
  *
- * If such a check fails on a real GPU, the message says what follows from it, and the tolerant
- * condition decides. The message begins with STRICT; scripts/check-gpu.sh puts such lines into its
+ * If an exact check fails on a real GPU, a message says what the consequence is, and the tolerant
+ * condition decides. The message begins with STRICT; scripts/check-gpu.sh puts such lines into a
  * table. */
 #ifndef OSH_STRICT_H
 #define OSH_STRICT_H
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Checks a condition inside a cmocka test. nearly: the tolerant condition. means: the consequence
- * if exact is false and nearly is true. */
+/* Checks a condition inside a cmocka test. exact: the condition to the bit. nearly: the tolerant
+ * condition. means: the consequence if exact is false and nearly is true. */
 static inline void strict(bool exact, bool nearly, const char *what, const char *means)
 {
     if (exact) return;

@@ -1,4 +1,5 @@
-/* torture.h - assertions that show the message of the context, and the torture loop. */
+/* torture.h - assertions that print the message of the context, and the torture loop, which makes
+ * each allocation fail in turn. */
 #ifndef OSH_TORTURE_H
 #define OSH_TORTURE_H
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 
 #include "base/base.h"
 
-/* Asserts success; a failure prints the message. */
+/* Asserts that the call succeeds. On failure, prints the message of the context. */
 #define assert_ok(cx, call)                                                                        \
     do {                                                                                           \
         osh_status rc_ = (call);                                                                   \
@@ -19,7 +20,8 @@
         assert_int_equal(rc_, OSH_OK);                                                             \
     } while (0)
 
-/* Asserts the status and that the message contains part, then clears the message. */
+/* Asserts that the call returns the status `code` with a message that contains `part`, then clears
+ * the message. */
 #define assert_fails(cx, code, call, part)                                                         \
     do {                                                                                           \
         assert_int_equal((call), (code));                                                          \
@@ -28,8 +30,9 @@
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Calls run with allocation 1, 2, 3, ... failing, until none fails. Each failing call must return
- * OSH_E_NOMEM with a message and leak nothing. Returns the number of allocations. */
+/* Calls `run` again and again. In call n allocation n fails; the loop ends with the call in which
+ * no allocation fails. Each failing call must return OSH_E_NOMEM with a message and leak nothing.
+ * Returns the number of allocations. */
 static inline int64_t torture(osh_status (*run)(osh_ctx *cx, void *user), void *user)
 {
     for (int64_t n = 1;; n++) {

@@ -30,13 +30,13 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    OSH_TRY(osh_check_interrupt(cx)); // a run without anything to copy would not check it
+    OSH_TRY(osh_check_interrupt(cx)); // needed if nothing is copied
 done:
     osh_run_end(cx, r, scope);
     return rc;
 }
 
-/* Names the first copied tensors that hold a NaN or an infinity. */
+/* Warns if copied tensors contain a NaN or an infinity, and names the first of these tensors. */
 static osh_status warn_not_finite(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -136,8 +136,8 @@ done:
     return rc;
 }
 
-/* Logs how much an earlier run has done. Its modules must pass --strict, too: they count as done by
- * this run. */
+/* Logs how many modules an earlier process has finished. With --strict, fails if one of these
+ * modules was not quantized as planned. */
 static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -171,8 +171,8 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
     return NULL;
 }
 
-/* Runs the only traversal, or one for each modifier. Skips traversals that an earlier run has
- * finished. */
+/* Runs the only traversal, or one traversal for each modifier. Skips traversals that an earlier
+ * process has finished. */
 static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -227,18 +227,17 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
-    OSH_TRY(warn_dense(cx, p)); // this warning was also printed at the beginning
+    OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
-    /* After learning (osh_run_tune) all Linears are complete, with other codes than the solve
-     * gave. */
+    /* If osh_run_tune has finished in an earlier process, all Linears are complete. */
     bool learned = osh_emit_tuned(r.emitter)->known;
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !learned) {
         OSH_TRY(job_calibrate(cx, &r, p));
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
-    /* Every pipeline may have Linears whose modifier wants no data. */
+    /* In every pipeline there may be Linears whose modifier needs no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
@@ -255,17 +254,19 @@ done:
     return rc;
 }
 
-/* The least memory of the passes before and after the run. A plan with these options refuses a
- * budget that is too small for any pass. */
+/* The smallest host memory for the passes before and after the run (survey, measurement,
+ * evaluation). A plan with these options fails if the budget is too small for any of these
+ * passes. */
 typedef struct others {
     osh_options opt; // views of the job's options, except for the members `others` and
                      // `others_host`, which this file sets
-    char *of;        // own: the text that opt.others points to
+    char *of;        // own: text of opt.others
 } others;
 
 static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
 
-/* Adds a pass that needs `host` bytes. Takes ownership of `of`, the text that names the pass. */
+/* Adds a pass that needs `host` bytes of host memory. Takes ownership of `of`, the name of the
+ * pass. */
 static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
 {
     if (host > o->opt.others_host) {
@@ -275,7 +276,7 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
     osh_free(cx, of);
 }
 
-/* Finds the passes of the job. The caller asks only if a budget or a plan needs them. */
+/* Finds the passes before and after the run. Only a budget or a plan needs this. */
 static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
                               bool measured)
 {
@@ -302,8 +303,8 @@ done:
     return rc;
 }
 
-/* Fails if the budget is too small for the run or for another pass. It is called before the first
- * pass and plans the run as if its recipe were complete. */
+/* Fails if the budget is too small for the run or for another pass. Called before the first pass.
+ * Plans the run as if the recipe had the results of the passes. */
 static osh_status check_run(osh_ctx *cx, const osh_options *opt)
 {
     osh_plan *p = NULL; // own
@@ -312,8 +313,8 @@ static osh_status check_run(osh_ctx *cx, const osh_options *opt)
     return rc;
 }
 
-/* Compresses with --target-bits or --target-size: makes a survey, then the run. The records of the
- * survey are removed when the output is complete. */
+/* Compresses with --target-bits or --target-size: makes a survey (the losses of all candidate
+ * schemes), then the run. When the output is complete, removes the records of the survey. */
 static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -333,7 +334,7 @@ done:
     return rc;
 }
 
-/* Measures the experts or outliers that the recipe asks for, then compresses with the results. */
+/* Measures experts or outliers if the recipe asks for it, then compresses with the results. */
 static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -431,7 +432,7 @@ done:
 
 enum { PRINT_IDS = 4096 };
 
-typedef struct id_line { // state of a line of ids that is printed
+typedef struct id_line { // output of print_ids; all ids are printed on one line
     bool first;          // true until the first id is printed
     osh_sink sink;
     void *user;

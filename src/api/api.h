@@ -1,6 +1,7 @@
 /* api.h - the commands as functions. A job reports through its context (base/base.h): messages,
- * log, progress (osh_progress_tell), profile (base/profile.h). Text results go to the sink. Models
- * are directories; osh_hub_model (hub/hub.h) returns the directory of a name. */
+ * log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to the
+ * callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
+ * name. */
 #ifndef OSH_API_H
 #define OSH_API_H
 #include "base/profile.h"
@@ -11,40 +12,42 @@
 #include "match/options.h"
 #include "verify/verify_output.h"
 
-/* Calls osh_isa_select and sets the variables of OpenBLAS. Call it before the first job that
- * multiplies: that job opens OpenBLAS, which then reads them. */
+/* Calls osh_isa_select and sets the environment variables of OpenBLAS. Must be called before the
+ * first job that multiplies matrices, because OpenBLAS reads the variables when it is opened. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
 typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
 } osh_named;
-/* Replaces names of models by directories and names of data sets by files. `cx` owns the strings of
- * the options; `work` is the context of the job. The limit of --host-memory applies meanwhile. */
+/* Replaces names of models by directories and names of data sets by files. Downloads missing files
+ * within the limit of --host-memory. `cx` owns the strings of the options; `work` is the context of
+ * the job. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);
-/* Returns the directory from which the same call resumes after a failed osh_oneshot (own); NULL if
- * there is none. */
+/* After a failed osh_oneshot, returns the directory with which the same call resumes (own), or NULL
+ * if there is none. */
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Prints the graph in Graphviz's language. */
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* Measures the peaks of this machine. */
+/* Measures and prints the peak speeds of this machine. */
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user);
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
-/* Fails with OSH_E_FORMAT if the checkpoint lacks a tensor that its template wants, or if the
- * template forgets a tensor of a module that it describes. Prints the loss of one sample. */
+/* Checks a template against a checkpoint, and prints the loss of one sample. Fails with
+ * OSH_E_FORMAT if the checkpoint lacks a tensor of the template, or if the template has a module
+ * but not all of its tensors. */
 osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options *opt,
                            osh_sink sink, void *user);
-/* Downloads a model of the Hub into the cache. The sink gets the directory of the snapshot. */
+/* Downloads a model of the Hub into the cache. Passes the directory of the snapshot to the sink. */
 osh_status osh_pull(osh_ctx *cx, const char *name, osh_env_fn env, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
-/* Prints profiles as a page, as tables or as a drawing. With opt->output the page is written to
- * that file and the sink gets the tables. */
+/* Prints profiles as a page, as tables or as a drawing. With opt->output, writes the page to that
+ * file, and passes the tables to the sink. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
 osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the version, the compiler

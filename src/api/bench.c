@@ -1,4 +1,4 @@
-/* bench.c - measures the peaks of this machine (`oneshot bench`), in this process and with the
+/* bench.c - measures the peak speeds of this machine (`oneshot bench`), with the code and the
  * libraries that a run uses. */
 #include <fcntl.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block, and blocks in the file on the disk:
-                                         // 256 MiB
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block; number of blocks in the file for the
+                                         // disk (256 MiB)
 
-/* Products of a decoder layer of SmolLM2-135M. */
+/* Matrix products of a decoder layer of SmolLM2-135M. */
 static const struct {
     const char *name, *key;
     osh_peak_shape shape;
@@ -31,7 +31,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second; 0:
                                                                         // not measured
 
-typedef struct peaks { // operations or bytes per second; 0: not measured
+typedef struct peaks { // members that are numbers: operations or bytes per second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
@@ -39,15 +39,15 @@ typedef struct peaks { // operations or bytes per second; 0: not measured
     double card_file, card_cufile; // from the disk to the GPU: through page-locked memory, and by
                                    // cuFile
     double pinned, pinned_all;     // from the disk to page-locked memory: by one thread, and by all
-                                   // of them
+                                   // threads
     char *card;  // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;
 
-enum { COPIED = 256 << 20 }; // bytes that are copied to the GPU, and from one place in the GPU's
-                             // memory to another
+enum { COPIED = 256 << 20 }; // bytes of a copy to the GPU, and of a copy inside the GPU's memory
 
-/* Opens a file without a name in dir; with O_DIRECT if the file system supports it. */
+/* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
+ * *direct. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
 {
     *direct = true;
@@ -66,7 +66,8 @@ static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double se
 
     block = osh_calloc(cx, 1, BLOCK + 4096);
     if (!block) OSH_TRY(OSH_E_NOMEM);
-    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // for O_DIRECT
+    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // O_DIRECT needs memory that is
+                                                                // aligned to 4096 bytes
     memset(aligned, 0x5a, BLOCK);
     OSH_TRY(open_scratch(cx, &fd, &p->direct, dir));
     double begin = osh_now();
@@ -103,7 +104,8 @@ static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
     double begin = osh_now();
     do {
         OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % N_BLOCKS * BLOCK, false));
-        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // waits for the copy
+        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // waits for the
+                                                                               // copies to the GPU
     } while (++n % N_BLOCKS || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
 done:
@@ -127,8 +129,8 @@ static osh_status pinned_read_block(osh_ctx *cx, void *user, int64_t chunk, int 
                : osh_fail(cx, OSH_E_IO, "%s: cannot read: %m", osh_file_path(r->f));
 }
 
-/* Measures reads from the disk to page-locked memory: the work of the --num-workers threads that
- * bring values from the disk to a GPU (store/loaders.h). */
+/* Measures reads from the disk to page-locked memory, by one thread and by all --num-workers
+ * threads, which read values for a GPU (store/loaders.h). */
 static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file *f, double seconds)
 {
     osh_status rc = OSH_OK;
@@ -159,7 +161,7 @@ done:
 }
 
 /* Measures reads from a file in opt->dir to the GPU: through page-locked memory and by cuFile. The
- * file has no name while it is read. */
+ * name of the file is removed before the reads. */
 static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int ordinal,
                                     const osh_bench_options *opt)
 {
@@ -183,7 +185,8 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
     OSH_TRY(measure_reads(cx, &p->card_cufile, &r));
     OSH_TRY(osh_cuda_count(cx, d, &c));
-    if (c.detours[OSH_DETOUR_FILE]) p->card_cufile = 0; // a message has said why
+    if (c.detours[OSH_DETOUR_FILE]) p->card_cufile = 0; // cuFile was not used; a message has given
+                                                        // the reason
 done:
     if (r.to) osh_device_free(d, r.to);
     osh_file_close(cx, r.f);
@@ -354,7 +357,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
-    /* The seven shapes together take about as long as the other measurements. */
+    /* All shapes together take about as long as the other measurements. */
     OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));

@@ -5,10 +5,10 @@
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
- * A tensor that no node reads is an error if the template has the module of the tensor, or, in a
- * decoder block, the module around it: the template forgets a part of that module. Other unread
- * tensors are listed as aside: those of a vision tower, or of layers that text does not use
- * (Mllama's layers with cross-attention). */
+ * A tensor that no node reads is an error (the template forgets it) if the template has the module
+ * of the tensor. In a decoder block the parent of that module is enough. Other unread tensors are
+ * listed as aside: tensors of a vision tower, or of layers that text does not use (Mllama's layers
+ * with cross-attention). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,8 @@ typedef struct checked {
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
     int64_t n_forgotten, n_unread; // tensors that the template forgets; all tensors that no node
-                                   // reads (includes n_forgotten)
-    osh_map *modules;   // own: name -> 0; the modules of all nodes, and the modules around them
+                                   // reads (forgotten ones included)
+    osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
 } checked;
 
 /* ---- tensors ---- */
@@ -47,20 +47,21 @@ static bool names_module(const checked *c, const char *name, size_t n)
     return n && osh_map_get(c->modules, name, n, &at);
 }
 
-/* Returns the length of a name (the first n bytes) without its last part. */
+/* Returns the length of a name (n bytes) without the part after the last dot. */
 static size_t without_last(const char *name, size_t n)
 {
     while (n && name[n - 1] != '.') n--;
     return n ? n - 1 : 0;
 }
 
-/* True if the template has the module of the tensor, or, in a decoder block, the module around
- * it. */
+/* True if the template has the module of the tensor, or, in a decoder block, the parent of that
+ * module. */
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    if (strstr(name, "inv_freq")) return false; // older files store this buffer, which is no weight
-    /* True if the module is itself an item of a list: a layer. */
+    if (strstr(name, "inv_freq")) return false; // older files have this buffer, which is not a
+                                                // weight
+    /* True if the module is an item of a list, such as a decoder layer. */
     bool of_list =
         around && strspn(name + around + 1, "0123456789") == module - around - 1;
     return names_module(c, name, module) ||

@@ -1,5 +1,5 @@
-/* evaluate.c - evaluates a finished output (--eval): the perplexity of the output and of its source
- * on a text is added to the reports of the output. */
+/* evaluate.c - evaluates a finished output (--eval): adds the perplexity of the output and of its
+ * source to the reports of the output. */
 #include "api/evaluate.h"
 
 #include <math.h>
@@ -24,8 +24,8 @@ static void keep_text(void *user, const char *text, size_t n)
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
 }
 
-/* Fills the options of the evaluation of `model`. The caller frees them with osh_fields_deinit,
- * also on failure. */
+/* Fills the options for the evaluation of `model`. The caller frees the options with
+ * osh_fields_deinit, even on failure. */
 static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *model,
                                const osh_options *opt)
 {
@@ -45,7 +45,7 @@ done:
     return rc;
 }
 
-/* Evaluates the output. *out is the JSON that `oneshot eval --reference --json` prints. */
+/* Evaluates the output. Sets *out to the JSON that `oneshot eval --reference --json` prints. */
 static osh_status evaluation_measure(osh_ctx *cx, kept *out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -119,8 +119,8 @@ done:
     return rc;
 }
 
-/* Writes the page before the JSON report: if the JSON report has an evaluation, both have it, and
- * it is not made again. */
+/* Writes the page before the JSON report. So if the JSON report has an evaluation, the page has it
+ * too, and no new evaluation is made. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;

@@ -49,7 +49,7 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
     }
     OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
                          arch ? arch : "(none)", (long)ck->n_tensors, ck->n_shards, (long)bytes));
-    b->len--; // removes the newline at the end
+    b->len--; // removes the newline at the end of the text
     for (int d = 0; d < OSH_N_DTYPES; d++)
         if (of[d])
             OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
@@ -101,8 +101,8 @@ done:
     return rc;
 }
 
-/* Fails if the tensors of a quantized source do not fit together. A kind of quantization that no
- * source reads is no error of the checkpoint. */
+/* Fails if the tensors of a quantized checkpoint do not fit together. An unsupported kind of
+ * quantization is not an error. */
 static osh_status check_source(osh_ctx *cx, const char *dir)
 {
     osh_source *s = NULL; // own

@@ -100,7 +100,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
     osh_pace *pace = &r->pace;
     osh_tensor *w = NULL; // own
     bool datafree = r->plan->in.pipeline == OSH_PIPELINE_DATAFREE;
-    for (int s = 0; s < pace->n; s++) // the progress counts only the visits of this part of the run
+    for (int s = 0; s < pace->n; s++) // the progress does not count visits of other subgraphs
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
@@ -124,7 +124,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;              // own
     char *output = NULL;             // own
-    osh_options trial = *opt;        // strings are views of opt's strings, except for `output`
+    osh_options trial = *opt;        // the strings belong to opt, except for `output`
     osh_largest l;
     bool finished = false;
     osh_run r = {.started = osh_now()};
@@ -132,7 +132,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     while (n > 1 && opt->output[n - 1] == '/') n--;
     if (!(output = osh_sprintf(cx, "%.*s.oneshot-trial", (int)n, opt->output ? opt->output : "")))
         OSH_TRY(OSH_E_NOMEM);
-    /* A trial that was killed may have left files. */
+    /* A trial that was killed may have left files in the directory. */
     trial.output = output, trial.restart = trial.overwrite = true;
     OSH_TRY(osh_output_claim(cx, &trial));
     OSH_TRY(osh_run_watch(cx, &r, &trial));

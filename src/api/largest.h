@@ -1,5 +1,5 @@
-/* largest.h - finds the subgraph with the highest predicted memory. The plan prints it, or it runs
- * alone to measure its peak. */
+/* largest.h - finds the subgraph with the highest predicted memory, for the plan, or to run it
+ * alone and measure its peak. */
 #ifndef OSH_LARGEST_H
 #define OSH_LARGEST_H
 #include "run/run.h"
@@ -7,11 +7,11 @@
 typedef struct osh_largest {
     int index;        // index of the subgraph's visit; in a run without data, index of the Linear
     const char *name; // view: lives as long as the plan
-    int64_t host_bytes, device_bytes; // predicted peaks; host_bytes includes the memory that the
-                                      // program always needs
+    int64_t host_bytes, device_bytes; // predicted peaks in bytes; host_bytes includes the memory
+                                      // that the program always needs
 } osh_largest;
 osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
 /* Plans the job, runs the largest subgraph alone, and prints the measured and the predicted peak.
- * Writes only into a directory that it removes. */
+ * Writes only into a temporary directory. */
 osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 #endif

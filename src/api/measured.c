@@ -1,6 +1,6 @@
-/* measured.c - measures experts (REAP) or outliers (OWL) before the run. The result is a key of the
- * output's recipe.yaml. A job that was killed before it had an output measures again and gets the
- * same result. */
+/* measured.c - measures experts (REAP) or outliers (OWL) before the run. The result is stored as a
+ * key of the output's recipe.yaml. If the job is killed before it has an output, the next process
+ * measures again, with the same result. */
 #include "api/measured.h"
 #include "api/mixed.h"
 
@@ -20,7 +20,7 @@
 
 typedef struct asked { // the measurement that a modifier of the recipe asks for
     size_t at;            // index of the modifier in the recipe
-    const osh_reap *reap; // views: at most one of the two is not NULL
+    const osh_reap *reap; // views: at most one of reap and owl is not NULL
     const osh_owl *owl;
     bool known;           // true if the recipe already has the result
 } asked;
@@ -60,12 +60,12 @@ done:
 }
 
 typedef struct measuring {
-    osh_options opt; // views of the job's options
+    osh_options opt; // view: strings belong to the options of the job
     osh_plan *p;     // own
     asked a;
     osh_reaping *r;  // own: measures experts; NULL if the job measures outliers
     osh_owl_measure *owl; // own: measures outliers; NULL if the job measures experts
-    char *mark;      // own: a line of the output's recipe that identifies this measurement
+    char *mark;      // own: a line of the output's recipe that identifies the measurement
     int64_t peak;    // predicted peak of host memory, in bytes
 } measuring;
 
@@ -85,7 +85,8 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
-    m->opt.host_memory = m->opt.scratch_size = 0; // the measurement predicts its own peak
+    m->opt.host_memory = m->opt.scratch_size = 0; // no budget: the measurement predicts its own
+                                                  // peak
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));
     OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
@@ -108,7 +109,8 @@ done:
     return rc;
 }
 
-/* Sets *recipe to the recipe of the output (own) if the output has the mark of this measurement. */
+/* Sets *recipe (own) to the recipe of the output if that recipe has the mark of this
+ * measurement. */
 static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
                                         const osh_options *opt)
 {
@@ -125,7 +127,7 @@ done:
     return rc;
 }
 
-/* Prints the sparsities as a JSON object that maps layers to sparsities. *out is own. */
+/* Prints the sparsities to *out (own), a JSON object that maps names of layers to sparsities. */
 static osh_status print_shares(osh_ctx *cx, char **out, const osh_layer_share *shares, int n)
 {
     osh_status rc = OSH_OK;
@@ -140,7 +142,8 @@ done:
     return rc;
 }
 
-/* Measures. Sets *line (own) to the key for the recipe and *said (own) to the text for the user. */
+/* Measures experts or outliers. Sets *line (own) to the key for the recipe, and *said (own) to a
+ * message for the user. */
 static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
                                 osh_progress *pr)
 {
@@ -199,7 +202,7 @@ osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_op
     osh_status rc = OSH_OK;
     measuring m;           // own
     osh_plan *p = NULL;    // own
-    osh_options with = *opt; // views
+    osh_options with = *opt; // strings are views of the job's options
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(osh_plan_new(cx, &p, &with));
@@ -226,13 +229,13 @@ osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt)
     if (x)
         *text = osh_sprintf(cx,
                             "experts are measured first: %d of %d are left in each of %d layers, "
-                            "host memory %.1f MB, predicted; below, as if it were the first "
-                            "ones\n\n",
+                            "host memory %.1f MB, predicted; the plan below assumes that the "
+                            "first experts are kept\n\n",
                             x->n_kept, x->n_all, x->n, mb);
     else
         *text = osh_sprintf(cx,
                             "outliers of the layers are measured first, host memory %.1f MB, "
-                            "predicted; below, as if sparsity were the same in all\n\n",
+                            "predicted; the plan below assumes equal sparsities\n\n",
                             mb);
     if (!*text) rc = OSH_E_NOMEM;
 done:

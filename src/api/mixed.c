@@ -1,6 +1,6 @@
-/* mixed.c - makes the survey and chooses the scheme of each unit of modules. The survey is a run of
- * its own with a journal and no output, in the directory OUT.oneshot-survey. It changes no weight
- * and reads the values of the original model, so it is one pass through the model. */
+/* mixed.c - makes the survey and chooses the scheme of each unit of modules. The survey is a run
+ * with a journal but without an output, in the directory OUT.oneshot-survey. The survey changes no
+ * weight and reads the values of the original model, so it is one pass through the model. */
 #include "api/mixed.h"
 
 #include <stdio.h>
@@ -22,17 +22,17 @@
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
 
 typedef struct survey {
-    osh_options opt; // strings are views of the job's options, except for `output`
+    osh_options opt; // the strings belong to the job's options, except for `output`
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // `of`: hash of all that the survey's records depend on; `id`: the same with
-                     // the target
+    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` without,
+                     // `id` with the target
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
-    char *pass;      // own: names the pass that needs `least`
+    char *pass;      // own: text for the pass that needs `least`
     char *largest;   // own: recipe that gives each unit its candidate with the most bits; NULL: not
-                     // asked for
+                     // needed
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -90,8 +90,9 @@ done:
     return rc;
 }
 
-/* Fails if the target cannot be met. Predicts the peak of the survey and of the pass that measures
- * gradients or effects. The units have no losses yet. With `largest`, s->largest is made, too. */
+/* Predicts the peak of the survey and of the pass that measures gradients or effects. Fails if the
+ * target cannot be met. The units have no losses yet. If `largest` is true, makes s->largest
+ * too. */
 static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
@@ -134,7 +135,7 @@ done:
     return rc;
 }
 
-/* Measures the gradients that weigh the losses of the survey. */
+/* Measures the gradients by which the losses of the survey are weighted. */
 static osh_status measure_gradients(osh_ctx *cx, survey *s)
 {
     osh_status rc = OSH_OK;
@@ -167,13 +168,14 @@ done:
     return rc;
 }
 
-/* Returns the line of a recipe that identifies its choice (own), or NULL if there is no memory. */
+/* Returns the line that identifies the choice in a recipe (own), or NULL if the allocation
+ * fails. */
 static char *choice_mark(osh_ctx *cx, uint64_t id)
 {
     return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
 }
 
-/* Sets c->recipe to the recipe of the output (own) if the output has the mark of this choice. */
+/* Sets c->recipe (own) to the recipe of the output if that recipe has the mark of this choice. */
 static osh_status survey_find_output(osh_ctx *cx, osh_choice *c, const survey *s,
                                      const osh_options *opt)
 {
@@ -211,7 +213,8 @@ done:
     return rc;
 }
 
-/* Reads the effects. *found is false if there is no such file or if another survey made it. */
+/* Reads the effects of the units from a file. Sets *found to false if the file does not exist or
+ * belongs to another survey. */
 static osh_status survey_find_effects(osh_ctx *cx, const char *path, const survey *s,
                                       double *effect, int n, bool *found)
 {
@@ -233,8 +236,8 @@ done:
     return rc;
 }
 
-/* Measures how the rounding of each unit changes the model's predictions, or reads the kept
- * effects, and weighs the losses with them. */
+/* Measures the effect of each unit: how its rounding changes the model's predictions. Reads the
+ * effects from their file if it exists. Weighs the losses with the effects. */
 static osh_status choice_weigh(osh_ctx *cx, osh_mixed *m, survey *s)
 {
     osh_status rc = OSH_OK;
@@ -299,8 +302,8 @@ static osh_status choice_say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, voi
     } kinds[4 * OSH_CANDIDATES];
     int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) // modules of a kind are in the order of the candidates: by
-                                         // bits
+    for (int i = 0; i < m->n_units; i++) // in each kind, the modules are sorted by the bits of
+                                         // their candidates
         for (int k = 0; k < m->units[i].n; k++) {
             int at = 0;
             while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;
@@ -351,7 +354,7 @@ done:
     return rc;
 }
 
-/* Removes the records of a survey that an earlier process left. They may belong to another job. */
+/* Removes the records of the survey of an earlier process, which may belong to another job. */
 static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -394,7 +397,7 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     osh_status rc = OSH_OK;
     survey s;              // own
     osh_plan *p = NULL;    // own
-    osh_options with = *opt; // views
+    osh_options with = *opt; // strings are views of the job's options
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(survey_begin(cx, &s, &with));
     OSH_TRY(survey_predict(cx, &s, true));

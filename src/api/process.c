@@ -57,7 +57,7 @@ static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, o
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    int64_t most = o->max_windows; // includes the skipped windows
+    int64_t most = o->max_windows; // number of windows, the skipped ones included
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
     const osh_hub_data d = {.dataset = o->dataset,
                             .config = o->dataset_config_name,
@@ -68,7 +68,8 @@ static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *
     return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
 }
 
-/* The limit of --host-memory applies while the Hub is read, too. */
+/* Finds models and data sets by name (api.h). The limit of --host-memory applies to this work,
+ * too. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -84,13 +85,14 @@ done:
     return osh_mem_refused(work, rc, budget);
 }
 
-/* OpenBLAS reads these variables when it is opened. That happens after this call. */
+/* Sets the variables of OpenBLAS (api.h). OpenBLAS is opened later, by dlopen, and then reads the
+ * variables. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa)
 {
     osh_status rc = OSH_OK;
     const char *core = NULL;
     OSH_TRY(osh_isa_select(cx, &core, isa));
-    /* OpenBLAS gets one thread: our own threads share the work. */
+    /* OpenBLAS gets one thread, because the program runs several products in parallel. */
     if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
 done:

@@ -1,5 +1,5 @@
-/* pull.c - downloads a model of the Hub (`oneshot pull`). It asks the Hub even if the cache has the
- * model. */
+/* pull.c - downloads a model of the Hub (`oneshot pull`). The Hub is asked even if the cache has
+ * the model. */
 #include <string.h>
 
 #include "api/api.h"

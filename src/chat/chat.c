@@ -1,8 +1,8 @@
 /* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
  *
  * The variables of a template are messages, tools and documents (both none), add_generation_prompt
- * (false), and the special tokens of tokenizer_config.json. A token that is null there is
- * undefined. */
+ * (false), and the special tokens of tokenizer_config.json. A token that is null in that file is
+ * undefined in the template. */
 #include "chat/chat.h"
 
 #include <string.h>
@@ -18,15 +18,16 @@ struct osh_chat {
     char *special;       // own: JSON object with the variables that are equal for all rows
     char *date;          // own
     bool columns;
-    bool asks;    // the text ends where the model's answer begins
-    bool made_up; // the directory has no template
+    bool asks;    // value of add_generation_prompt: the text ends where the model's answer begins
+    bool made_up; // the directory has no template, so the default is used
 };
 
 static const char no_template[] =
     "{% for m in messages %}{% if m['role'] in ['user', 'system', 'assistant'] %}"
     "{{ '<|' + m['role'] + '|>\\n' + m['content'] ~ eos_token ~ '\\n' }}{% endif %}{% endfor %}";
 
-/* Reads a JSON file of the directory. *out stays unchanged if the file does not exist. */
+/* Reads a JSON file of the directory to *out (own). If the file does not exist, *out is not
+ * changed. */
 static osh_status read_optional_json(osh_ctx *cx, cJSON **out, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -37,7 +38,7 @@ static osh_status read_optional_json(osh_ctx *cx, cJSON **out, const char *dir, 
     return rc;
 }
 
-/* Returns the text of a token, which is a string or an object with "content". NULL: it is
+/* Returns the text of a token, which is a string or an object with "content". Returns NULL if v is
  * neither. */
 static const char *token_text(const cJSON *v)
 {
@@ -51,8 +52,8 @@ static bool is_token_key(const char *key)
     return n > 6 && !strcmp(key + n - 6, "_token");
 }
 
-/* Appends tokens among the members of o: all members, or if `all` is false the members whose key
- * ends in _token. Members that `but` also has are left out. */
+/* Appends tokens from the members of o: all members, or if `all` is false only members whose key
+ * ends in _token. Members whose key is also in `but` are skipped. */
 static osh_status special_add_tokens(osh_ctx *cx, osh_buf *b, const cJSON *o, bool all,
                                      const cJSON *but)
 {
@@ -139,7 +140,7 @@ done:
     return rc;
 }
 
-/* Reads chat_template.jinja. The caller owns *text; it is NULL if the file does not exist. */
+/* Reads chat_template.jinja to *text (own). *text is NULL if the file does not exist. */
 static osh_status chat_read_file(osh_ctx *cx, char **text, size_t *n, char *path)
 {
     *text = NULL;

@@ -6,21 +6,22 @@
 #include "chat/jinja.h"
 
 typedef struct osh_chat osh_chat;
-/* Reads the template of a model directory: chat_template.jinja, else chat_template of
- * tokenizer_config.json; if that is a list, the template named "default". If there is no template,
- * LLM Compressor's default is used: <|role|>, the content, eos_token. `date` is that of
+/* Reads the template of a model directory from chat_template.jinja, or else from chat_template in
+ * tokenizer_config.json. If the latter is a list, the template named "default" is used. If there is
+ * no template, LLM Compressor's default is used: <|role|>, the content, eos_token. date: see
  * osh_jinja_vars (jinja.h). */
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date);
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
-/* Sets add_generation_prompt, which is false: the text ends where the model's answer begins. */
+/* Sets the variable add_generation_prompt to true, so the text ends where the model's answer
+ * begins. Its default is false. */
 void osh_chat_ask(osh_chat *c);
-bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
+bool osh_chat_has_template(const osh_chat *c); // false: the model directory has no template
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), or in `prompt`
- * and `response`. `column` NULL: the first of these columns that the row has. */
+ * and `response`. If `column` is NULL, the first of these columns that the row has is used. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
 #endif

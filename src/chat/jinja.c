@@ -9,7 +9,7 @@ osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t 
 {
     osh_status rc = OSH_OK;
     osh_jinja *t = NULL; // own
-    char *name = NULL;   // view: memory of the arena
+    char *name = NULL;   // view: memory in the arena
 
     if (n > OSH_JINJA_MAX_TEMPLATE)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a template of %zu bytes, at most %d", what, n,
@@ -46,7 +46,8 @@ osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out,
                   .max_steps = vars->max_steps,
                   .date = vars->date ? vars->date : OSH_JINJA_DATE};
     osh_jrun_vars(&r, osh_jv_json(&r, vars->json, vars->n_json));
-    osh_jrun_vars(&r, osh_jv_dict(&r, OSH_JV_DICT)); // the variables that the template sets
+    osh_jrun_vars(&r, osh_jv_dict(&r, OSH_JV_DICT)); // scope for the variables that the template
+                                                     // sets
     if (!r.rc) osh_jinja_exec(&r, t->body);
     osh_jarena_deinit(cx, &arena);
     return r.rc;

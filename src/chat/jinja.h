@@ -2,31 +2,31 @@
  * trim_blocks, lstrip_blocks, no escaping, `break` and `continue`, `generation`, and a sandbox
  * whose lists and dicts never change.
  *
- * A template comes from an unknown source: it reads no file and no clock, and its nesting, steps,
- * memory and output are limited. A feature that is not supported is an error that names it and its
- * line; an unknown tag, filter or test is an error when the template is read. */
+ * A template comes from an unknown source, so it cannot read a file or the clock, and its nesting,
+ * steps, memory and output are limited. A feature that is not supported is an error with its name
+ * and line. An unknown tag, filter or test is an error when the template is read. */
 #ifndef OSH_JINJA_H
 #define OSH_JINJA_H
 #include "base/buf.h"
 
 typedef struct osh_jinja osh_jinja;
-/* Reads a template. `what` names it in messages, and is copied. */
+/* Reads a template. `what` is the name of the template in messages; the string is copied. */
 osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t n,
                          const char *what);
 void osh_jinja_free(osh_ctx *cx, osh_jinja *t);
 
 typedef struct osh_jinja_vars {
-    const char *json; // view: a JSON object; its members are the variables
+    const char *json; // view: a JSON object, whose members are the variables
     size_t n_json;
-    const char *date; // date that strftime_now prints, at midnight; NULL: OSH_JINJA_DATE
+    const char *date; // date that strftime_now prints, with the time 00:00; NULL: OSH_JINJA_DATE
     bool strict;      // true: printing an undefined value is an error
-    int64_t max_steps; // limit of steps, for tests; 0: 20 million
+    int64_t max_steps; // largest number of steps, for tests; 0: 20 million
 } osh_jinja_vars;
 #define OSH_JINJA_DATE "2024-07-26"
 /* Fails if the date does not have the form of OSH_JINJA_DATE. */
 osh_status osh_jinja_check_date(osh_ctx *cx, const char *date);
-/* Appends the rendered text to `out`. OSH_E_FORMAT: transformers refuses it too; OSH_E_UNSUPPORTED:
- * this program does not implement it. */
+/* Appends the rendered text to `out`. Returns OSH_E_FORMAT if transformers fails too, and
+ * OSH_E_UNSUPPORTED if the template needs a feature that is not implemented. */
 osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out,
                             const osh_jinja_vars *vars);
 #endif

@@ -1,5 +1,5 @@
-/* jinja_date.c - implements strftime_now. It prints one fixed date at midnight, so that the text
- * does not change from day to day. */
+/* jinja_date.c - implements strftime_now. It prints one fixed date with the time 00:00, so that the
+ * text does not change from day to day. */
 #include <stdio.h>
 #include <string.h>
 

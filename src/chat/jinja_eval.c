@@ -304,7 +304,7 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller)
     return osh_jrun_fail(r, OSH_E_FORMAT, "a call of %s", osh_jv_type(fn));
 }
 
-/* Evaluates a filter or a test of an operand. */
+/* Applies a filter or a test to its operand, and returns the result. */
 static osh_jv eval_applied(osh_jrun *r, const osh_jnode *n)
 {
     osh_jargs args = {.self = osh_jinja_eval(r, n->first)};

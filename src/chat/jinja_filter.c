@@ -5,8 +5,8 @@
 
 #include "chat/jinja_impl.h"
 
-/* Returns parameter i of a list such as "old new count?", or NULL if there are no more; *n is the
- * size of its name in bytes. */
+/* Returns parameter i of a list such as "old new count?". Sets *n to the size of its name in bytes.
+ * Returns NULL if the list is shorter. */
 static const char *param_at(const char *params, size_t i, size_t *n, bool *optional)
 {
     for (; params; params = *params ? params + 1 : NULL) {
@@ -30,8 +30,7 @@ static bool params_take_any(const char *params)
     return n && params[n - 1] == '*';
 }
 
-/* Returns v in a form by which an undefined argument differs from an argument that was not
- * given. */
+/* Returns v in a form that differs from an argument that was not given, even if v is undefined. */
 static osh_jv arg_given(osh_jv v)
 {
     return v.kind == OSH_JV_UNDEF && !v.u.s ? osh_jv_undef("", 0) : v;
@@ -79,7 +78,7 @@ static osh_jv filter_default(osh_jrun *r, const osh_jargs *a)
     return no ? arg_or(a->at[0], osh_jv_view("", 0)) : a->self;
 }
 
-/* Parses a number as Python's float() does; white space may surround it. */
+/* Parses a number as Python's float() does. White space may surround the number. */
 static bool parse_float(osh_jrun *r, osh_jv s, double *out)
 {
     osh_jv t = osh_jstr_strip(r, s, osh_jv_none(), 3);
@@ -179,8 +178,8 @@ static void text_append(osh_jrun *r, osh_buf *b, osh_jv s)
     if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, b, s.u.s, s.n);
 }
 
-/* True if s has a line end other than \n. Python ends lines at these too, and the filter indent
- * joins lines with \n. */
+/* True if s has a line end other than \n. Python splits lines at such line ends too, but the filter
+ * indent joins lines with \n. */
 static bool has_other_lines(osh_jrun *r, osh_jv s)
 {
     static const char *const ends[] = {"\r",   "\v",       "\f",           "\x1c",        "\x1d",
@@ -393,8 +392,8 @@ static osh_jv sort_key(osh_jrun *r, osh_jv v, osh_jv path, bool case_sensitive)
     return v.kind == OSH_JV_STR && !case_sensitive ? osh_jstr_map_case(r, v, 'l') : v;
 }
 
-/* Sorts pairs by key; the sort is stable. An insertion sort is enough: templates sort short lists,
- * and steps are limited. */
+/* Sorts pairs by key; the sort is stable. An insertion sort is enough, because templates sort short
+ * lists. */
 static void sort_pairs(osh_jrun *r, osh_jpair *at, size_t n, bool reverse)
 {
     for (size_t i = 1; i < n && !r->rc; i++) {

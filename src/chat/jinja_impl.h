@@ -3,24 +3,25 @@
  *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes
  *                                    -- jinja_exec.c, jinja_eval.c --> text
  *
- * All memory of a template, or of a run, is in an arena and is freed at once. A failure is sticky:
- * osh_jrun_fail sets run->rc, and from then on every function returns at once, with any value. So
- * these functions return no status; an outside caller checks rc. An allocation that fails returns
- * NULL and also sets rc. */
+ * A run renders a template once. All memory of a template, or of a run, is in an arena and is freed
+ * at once. After a failure osh_jrun_fail sets run->rc, and from then on every function returns
+ * immediately, with any value. So these functions return no status; the caller checks rc at the
+ * end. An allocation that fails returns NULL and also sets rc. */
 #ifndef OSH_JINJA_IMPL_H
 #define OSH_JINJA_IMPL_H
 #include "chat/jinja.h"
 
 enum {
-    OSH_JINJA_MAX_DEPTH = 400,        // limit of nested nodes, including calls of macros
-    OSH_JINJA_MAX_STEPS = 20000000,   // limit of nodes, and of steps that osh_jrun_step counts
-    OSH_JINJA_MAX_BYTES = 256 << 20,  // limit of the values of one run, in bytes
-    OSH_JINJA_MAX_TEMPLATE = 4 << 20, // limit of the source, in bytes
+    OSH_JINJA_MAX_DEPTH = 400,        // largest depth of nested nodes, including calls of macros
+    OSH_JINJA_MAX_STEPS = 20000000,   // largest number of nodes, and of steps that osh_jrun_step
+                                      // counts
+    OSH_JINJA_MAX_BYTES = 256 << 20,  // largest size of the values of one run, in bytes
+    OSH_JINJA_MAX_TEMPLATE = 4 << 20, // largest size of the source, in bytes
 };
 
 typedef struct osh_jarena {
     struct osh_jblock *blocks; // own
-    size_t used, n_bytes;      // used: bytes of the newest block; n_bytes: of all blocks
+    size_t used, n_bytes;      // used: bytes used in the newest block; n_bytes: size of all blocks
 } osh_jarena;
 void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // returns zeroed memory
 void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
@@ -28,7 +29,7 @@ void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
 /* ---- values ---- */
 
 typedef enum {
-    OSH_JV_UNDEF, // s, n: the name
+    OSH_JV_UNDEF, // s, n: the name of the undefined variable
     OSH_JV_NONE,
     OSH_JV_BOOL,
     OSH_JV_INT,
@@ -36,7 +37,7 @@ typedef enum {
     OSH_JV_STR,   // s, n: the text, always valid UTF-8
     OSH_JV_LIST,
     OSH_JV_TUPLE,
-    OSH_JV_ITER,  // a generator in Python: the list is empty after one walk
+    OSH_JV_ITER,  // items, keys or values of a dict; if n is 1: a range, which can be indexed
     OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which has an index
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
@@ -53,11 +54,11 @@ typedef struct osh_jv {
         int64_t i;
         double f;
         const char *s;
-        struct osh_jlist *list; // for LIST to VIEW
-        struct osh_jdict *dict; // for DICT and NS
+        struct osh_jlist *list; // for kinds LIST to VIEW
+        struct osh_jdict *dict; // for kinds DICT and NS
         struct osh_jloop *loop;
         struct osh_jmacro *macro;
-        struct osh_jbound *bound; // for METHOD and GLOBAL
+        struct osh_jbound *bound; // for kinds METHOD and GLOBAL
     } u;
     size_t n;
 } osh_jv;
@@ -80,27 +81,27 @@ typedef struct osh_jloop {
 } osh_jloop;
 typedef struct osh_jmacro {
     const struct osh_jnode *def; // node of the macro or the call
-    struct osh_jscope *scope;    // scope in which it was defined
+    struct osh_jscope *scope;    // scope in which the macro was defined
 } osh_jmacro;
 typedef struct osh_jbound {
-    osh_jv self; // the object of a method
+    osh_jv self; // object to which a method belongs
     const struct osh_jbuiltin *fn;
 } osh_jbound;
 
 /* ---- nodes ---- */
 
 typedef enum {
-    /* Expressions. */
+    /* Kinds of expressions. */
     OSH_JN_CONST, OSH_JN_NAME, OSH_JN_LIST, OSH_JN_TUPLE, OSH_JN_DICT, OSH_JN_ATTR, OSH_JN_ITEM,
     OSH_JN_SLICE, OSH_JN_CALL, OSH_JN_FILTER, OSH_JN_TEST, OSH_JN_NOT, OSH_JN_NEG, OSH_JN_POS,
     OSH_JN_BINARY, OSH_JN_CONCAT, OSH_JN_COMPARE, OSH_JN_AND, OSH_JN_OR, OSH_JN_COND,
-    /* Statements. */
+    /* Kinds of statements. */
     OSH_JN_TEXT, OSH_JN_PRINT, OSH_JN_FOR, OSH_JN_IF, OSH_JN_SET, OSH_JN_SET_BLOCK, OSH_JN_MACRO,
     OSH_JN_CALL_BLOCK, OSH_JN_FILTER_BLOCK, OSH_JN_SCOPE, OSH_JN_WITH, OSH_JN_BREAK,
     OSH_JN_CONTINUE, OSH_JN_NS_SET,
 } osh_jnode_kind;
 
-/* Children are a list: it begins with `first` and continues with `next`. They are:
+/* Children of a node form a list, which begins with `first` and continues with `next`. They are:
  *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
  *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
  *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
@@ -117,13 +118,13 @@ typedef struct osh_jnode {
                                              // ...
     osh_jv keyword;                          // STR: name of a named argument or of a macro's
                                              // parameter
-    int op;                                  // operator (see OSH_JOP); TEST: 1 if negated
+    int op;                                  // operator (see OSH_JOP); TEST: 1 if negated (is not)
     const struct osh_jbuiltin *fn;
 } osh_jnode;
 
 struct osh_jinja {
     osh_jarena arena; // own
-    const char *what; // view: in the arena
+    const char *what; // view: name of the template in messages; memory of the arena
     osh_jnode *body;
 };
 
@@ -157,7 +158,7 @@ typedef struct osh_jrun {
     const char *what;  // view
     int line;          // line that is being run; 0: none
     int depth, n_loops;
-    int64_t steps, max_steps; // max_steps 0: OSH_JINJA_MAX_STEPS
+    int64_t steps, max_steps; // steps: steps so far; max_steps: limit, 0: OSH_JINJA_MAX_STEPS
     osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;
@@ -167,20 +168,23 @@ typedef struct osh_jrun {
 
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; counts steps
-/* Adds a scope with these variables. They hide earlier variables of the same names. */
+void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; counts as steps
+/* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
+ * equal names. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
-/* Counts steps, which limit the time of a row. Every function that reads n bytes or n items calls
- * one of these, even if it fails. Decoding a character costs more steps than copying or comparing a
- * byte. They return false if the run has failed, now or before. */
-bool osh_jrun_step(osh_jrun *r, size_t n);       // 1 step, and 1 more for each 64 bytes
-bool osh_jrun_step_chars(osh_jrun *r, size_t n); // for decoding n bytes
+/* osh_jrun_step and osh_jrun_step_chars count steps, whose limit bounds the time for a row. Every
+ * function that reads n bytes or n items must call one of the two. Decoding a character costs more
+ * steps than copying a byte. Both return false if the run has failed. */
+bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
+bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
-osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // END is the last token
+osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // the last token has the kind
+                                                                    // END
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // `caller` may be NONE
+osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // evaluates a call;
+                                                                            // `caller` may be NONE
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
 /* State of the parser of expressions, which the parser of statements uses too. */
@@ -197,13 +201,15 @@ bool osh_jparse_take_op(osh_jparser *p, const char *op);
 bool osh_jparse_take_name(osh_jparser *p, const char *name);
 void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
-void osh_jparse_fail(osh_jparser *p, const char *wanted); // reports the current token and what is
-                                                          // wanted instead
+void osh_jparse_fail(osh_jparser *p, const char *wanted); // fails; the message has the current
+                                                          // token and `wanted`
 osh_jnode *osh_jparse_expr(osh_jparser *p);
-osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // one expression, or several with commas
+osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // parses an expression, or several
+                                                        // expressions with commas
 /* Parses the filters and tests after an operand: "| name(...)", "is name". */
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
-/* Parses "name(...)" after a |. If `operand` is NULL, the filter works on the text of a block. */
+/* Parses "name(...)" after a |. If `operand` is NULL, the operand of the filter is the text of a
+ * block. */
 osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
@@ -213,9 +219,9 @@ osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
 osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
-osh_jv osh_jv_view(const char *s, size_t n); // a string; its bytes must live as long as the run
+osh_jv osh_jv_view(const char *s, size_t n); // returns a string; s must live as long as the run
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
-osh_jv osh_jv_word(const char *s); // s is a constant of the program
+osh_jv osh_jv_word(const char *s); // returns a string; s is a constant of the program
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
@@ -226,10 +232,11 @@ bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // returns the items for a `for` loop; NULL: failure
+osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // returns the items for a `for` loop; NULL: the run
+                                               // has failed
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);
-bool osh_jv_is_num(osh_jv v);  // true for a bool too
+bool osh_jv_is_num(osh_jv v);  // true for a number or a bool
 double osh_jv_num(osh_jv v);
 int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // returns an int, or a bool as 0 or
                                                                // 1
@@ -238,12 +245,12 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 
-osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // Python's str
+osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // returns Python's str(v)
 /* Converts v to JSON. opts: ensure_ascii, indent, separators, sort_keys. */
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);
 /* Returns the text of the buffer as a string, and frees the buffer. */
 osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
-int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // number of code points
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points
 /* Slices a string. `from`, `to` and `step` count code points. */
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
 /* Removes characters from the sides of s; 1: left, 2: right, 3: both. `chars` NONE: white space. */
@@ -252,8 +259,9 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
  * str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // byte position of `part`;
-                                                                       // SIZE_MAX: not found
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // returns the byte position
+                                                                       // of `part`; SIZE_MAX: not
+                                                                       // found
 bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 
 /* ---- functions that are called by name: jinja_filter.c, jinja_is.c, jinja_method.c ---- */
@@ -261,16 +269,16 @@ bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.i
 enum { OSH_J_MAX_ARGS = 8 };
 typedef struct osh_jargs {
     osh_jv self;                 // operand of a filter or a test; object of a method
-    osh_jv at[OSH_J_MAX_ARGS];   // value of each parameter; UNDEF with s NULL: not given
-    osh_jv more;                 // LIST of further positional arguments, if params ends in "*"
-    osh_jv named;                // DICT of further named arguments, if params ends in "*"
+    osh_jv at[OSH_J_MAX_ARGS];   // value of each parameter; kind UNDEF with s NULL: not given
+    osh_jv more;                 // LIST: further positional arguments, if the parameters end in "*"
+    osh_jv named;                // DICT: further named arguments, if the parameters end in "*"
 } osh_jargs;
 typedef struct osh_jbuiltin {
     const char *name;
     osh_jv (*call)(osh_jrun *r, const osh_jargs *a);
-    const char *params; // such as "old new count?": ? marks an optional one; "*" at the end allows
-                        // more
-    unsigned of;        // for methods: bits 1 << osh_jv_kind of the objects that have it
+    const char *params; // names of parameters, such as "old new count?"; ?: optional; "*" at the
+                        // end: any further arguments
+    unsigned of;        // bits 1 << osh_jv_kind: kinds of objects that have the method
 } osh_jbuiltin;
 bool osh_jarg_given(osh_jv v);
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);

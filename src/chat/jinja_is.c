@@ -46,8 +46,7 @@ static osh_jv test_divisibleby(osh_jrun *r, const osh_jargs *a)
     return osh_jv_bool(by == -1 || (by && v % by == 0));
 }
 
-/* Does the same as Python's `is` where the result does not depend on how Python stores a value.
- * Fails for other values. */
+/* Evaluates Python's `is`. Fails if the result depends on how Python stores the values. */
 static osh_jv test_sameas(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv x = a->self, y = a->at[0];

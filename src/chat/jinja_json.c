@@ -1,5 +1,5 @@
 /* jinja_json.c - reads JSON text to values as Python's json does: 1 is an int, 1.0 is a float,
- * members keep their order, and the last of two members with an equal key wins. */
+ * members keep their order, and the last of two members with equal keys wins. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ typedef struct reader {
 
 static osh_jv json_read_value(reader *p);
 
-/* Returns the string with invalid UTF-8 replaced. The tokenizer would replace it later, but
- * functions of a template count code points. */
+/* Returns the string with invalid UTF-8 replaced by U+FFFD. This cannot wait for the tokenizer,
+ * because functions of a template count code points. */
 static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
 {
     uint32_t cp;
@@ -58,8 +58,8 @@ static osh_jv json_read_number(reader *p)
     return osh_jv_int(negative ? i : -i);
 }
 
-/* Moves to the next value or key in the brackets. If they close here, moves after the closing
- * bracket and returns false. */
+/* Moves to the next value or key in the brackets. At the closing bracket, moves after it and
+ * returns false. */
 static bool json_has_more(reader *p, int close, size_t n)
 {
     osh_json_scan_space(&p->s);
@@ -112,7 +112,7 @@ static osh_jv json_read_value(reader *p)
     else if (c == '-' || (c >= '0' && c <= '9')) v = json_read_number(p);
     else if (c == '[' || c == '{') p->s.at++, v = c == '[' ? json_read_list(p) : json_read_dict(p);
     else {
-        p->r->rc = osh_json_scan_value(&p->s); // scans true, false or null, or fails
+        p->r->rc = osh_json_scan_value(&p->s); // reads true, false or null, or fails
         if (c != 'n') v = osh_jv_bool(c == 't');
     }
     p->r->depth--;

@@ -1,4 +1,4 @@
-/* jinja_lex.c - splits the source into tokens, and removes the white space that tags remove.
+/* jinja_lex.c - splits the source into tokens, and removes white space beside tags:
  *
  *   {%- {{- {#-   remove all white space before    -%} -}} -#}   remove all white space after
  *   {%  {#        remove blanks before, back to the start of the line (lstrip_blocks); {%+ {#+: do
@@ -18,7 +18,7 @@ typedef struct lexer {
     size_t n_tokens, cap;
     int n_open;         // number of open brackets
     char open[OSH_JINJA_MAX_DEPTH];
-    bool line_start;    // true if the last tag removed a newline or the text begins here
+    bool line_start;    // true at the start of the text, and if the last tag removed a newline
 } lexer;
 
 static osh_jtoken *lexer_add(lexer *x, osh_jtoken_kind kind)
@@ -67,7 +67,7 @@ static size_t before_space(const lexer *x, size_t from, size_t end)
     return end;
 }
 
-/* Adds the text before the tag at `end`. `sign` is the character after the first two of the tag. */
+/* Adds a token with the text before the tag at `end`. `sign` is the third character of the tag. */
 static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign)
 {
     size_t stop = end;
@@ -85,8 +85,8 @@ static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign
     lexer_advance(x, end);
 }
 
-/* Moves to the position after the end of a tag at `to`, and over the white space that this end
- * removes. `sign` is the character before the end. */
+/* Moves the position to `to`, which is after the end of a tag, and then over the white space that
+ * the tag removes. `sign` is the character before %}, }} or #}. */
 static void lexer_end_tag(lexer *x, size_t to, char sign, bool trim)
 {
     if (sign == '-') to = after_space(x, to);
@@ -99,16 +99,15 @@ static void lex_comment(lexer *x)
 {
     for (size_t i = x->at + 2; i + 1 < x->n; i++)
         if (x->s[i] == '#' && x->s[i + 1] == '}') {
-            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // in {#-#} the - belongs to the beginning,
-                                                         // not to the end
+            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // in {#-#} the - belongs to the beginning
+                                                         // of the tag
             lexer_end_tag(x, i + 2, sign, true);
             return;
         }
     osh_jrun_fail(x->r, OSH_E_FORMAT, "a comment '{#' without '#}'");
 }
 
-/* Reads {% raw %} and its text up to {% endraw %}, from the {% on. Returns false if it is another
- * tag. */
+/* Reads {% raw %}, its text and {% endraw %}. Returns false if the tag is not {% raw %}. */
 static bool lex_raw(lexer *x)
 {
     size_t i = x->at + 2, end;
@@ -144,8 +143,8 @@ static bool is_name_char(char c)
     return is_digit_char(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Copies digits, which may have single underscores between them, to `to`. Returns the position
- * after them. */
+/* Copies digits to `to`. Single underscores between digits are skipped. Returns the position after
+ * the last digit. */
 static size_t lex_digits(const lexer *x, size_t at, char *to, size_t *n)
 {
     while (at < x->n && (is_digit_char(x->s[at]) ||
@@ -213,7 +212,7 @@ static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
         *n += osh_utf8_encode(out + *n, cp);
 }
 
-/* Reads one escape; s[at] is the backslash. Returns the position after it. */
+/* Reads one escape; s[at] is the backslash. Returns the position after the escape. */
 static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -237,7 +236,7 @@ static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
         return at + k;
     }
     if (c == 'N') osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the escape '\\N' of a string");
-    out[(*n)++] = '\\'; // Python also keeps the backslash of an unknown escape
+    out[(*n)++] = '\\'; // for an unknown escape, Python keeps the backslash
     return at + 1;
 }
 
@@ -349,8 +348,7 @@ static void lex_all(lexer *x)
     lexer_add(x, OSH_JT_END);
 }
 
-/* Returns the source as valid UTF-8. CRLF and CR become one newline, and the last newline is
- * removed. */
+/* Returns the source as valid UTF-8. CRLF and CR become \n, and a newline at the end is removed. */
 static osh_jv clean_source(osh_jrun *r, const char *text, size_t n)
 {
     osh_jv v = osh_jv_none();

@@ -97,7 +97,7 @@ static osh_jv str_removesuffix(osh_jrun *r, const osh_jargs *a)
     return str_without_end(r, a, true);
 }
 
-/* Returns the last position of part in the first `end` bytes, or SIZE_MAX. */
+/* Returns the last position of `part` in the first `end` bytes of s, or SIZE_MAX. */
 static size_t str_find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
 {
     size_t room = end; // `part` must end at or before this byte
@@ -144,7 +144,7 @@ static osh_jv str_part(osh_jv s, size_t from, size_t to)
     return osh_jv_view(s.u.s + from, to - from);
 }
 
-/* Does split() at white space, which the parts do not contain. */
+/* Returns s.split(): the words between white space. `most`: largest number of splits. */
 static osh_jv str_split_space(osh_jrun *r, osh_jv s, int64_t most)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
@@ -154,7 +154,7 @@ static osh_jv str_split_space(osh_jrun *r, osh_jv s, int64_t most)
         s = osh_jstr_strip(r, s, osh_jv_none(), 1);
         if (!s.n) break;
         if (most >= 0 && k >= most) {
-            osh_jv_push(r, out, s); // includes the rest of the text
+            osh_jv_push(r, out, s); // the last word includes the rest of the text
             break;
         }
         while (end < s.n && (len = osh_utf8_next(s.u.s + end, s.n - end, &cp)) &&
@@ -325,7 +325,7 @@ static osh_jv list_index(osh_jrun *r, const osh_jargs *a)
 {
     for (size_t i = 0; i < a->self.u.list->n && !r->rc; i++)
         if (osh_jv_equal(r, a->self.u.list->at[i], a->at[0])) return osh_jv_int((int64_t)i);
-    return osh_jrun_fail(r, OSH_E_FORMAT, "index: the list has no such value");
+    return osh_jrun_fail(r, OSH_E_FORMAT, "index: the value is not in the list");
 }
 
 static osh_jv list_count(osh_jrun *r, const osh_jargs *a)
@@ -422,7 +422,7 @@ static osh_jv loop_attr(osh_jrun *r, const osh_jloop *l, osh_jv name, bool *foun
     if (osh_jv_is(name, "first")) return osh_jv_bool(!at);
     if (osh_jv_is(name, "last")) return osh_jv_bool(at == n - 1);
     if (osh_jv_is(name, "length")) return osh_jv_int(n);
-    if (osh_jv_is(name, "depth")) return osh_jv_int(1);  // always 1, because no loop is recursive
+    if (osh_jv_is(name, "depth")) return osh_jv_int(1);  // depth of a loop that is not recursive
     if (osh_jv_is(name, "depth0")) return osh_jv_int(0);
     if (osh_jv_is(name, "previtem")) return at ? l->items->at[at - 1] : osh_jv_undef("previtem", 8);
     if (osh_jv_is(name, "nextitem"))
@@ -439,7 +439,8 @@ static osh_jv refuse_undefined_part(osh_jrun *r, osh_jv object, osh_jv name)
         s.kind == OSH_JV_STR ? (int)(s.n < 80 ? s.n : 80) : 0, s.kind == OSH_JV_STR ? s.u.s : "");
 }
 
-/* Returns a method, or an attribute of a loop or a macro. *found is false if there is none. */
+/* Returns a method, or an attribute of a loop or a macro. Sets *found to false if the object has
+ * neither. */
 static osh_jv value_attr(osh_jrun *r, osh_jv object, osh_jv name, bool *found)
 {
     *found = false;
@@ -479,8 +480,8 @@ static osh_jv value_element(osh_jrun *r, osh_jv object, osh_jv key, bool *found)
     return osh_jv_none();
 }
 
-/* Returns undefined for an absent key. A method of Python that is not supported fails instead, so
- * that it is not taken for an absent key. */
+/* Returns undefined for an absent key. Fails if the name is a method of Python that is not
+ * supported. */
 static osh_jv value_absent(osh_jrun *r, osh_jv object, osh_jv name)
 {
     static const char *const known[] = {
@@ -545,7 +546,8 @@ static osh_jv global_range(osh_jrun *r, const osh_jargs *a)
     return out;
 }
 
-/* Evaluates namespace(...) and dict(...): adds the named arguments to the members of the dicts. */
+/* Evaluates namespace(...) and dict(...): returns an object with the entries of the dicts and the
+ * named arguments. */
 static osh_jv global_dict_of(osh_jrun *r, const osh_jargs *a, osh_jv_kind kind)
 {
     osh_jv out = osh_jv_dict(r, kind);

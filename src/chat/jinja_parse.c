@@ -110,7 +110,7 @@ static osh_jnode *parse_string(osh_jparser *p)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_CONST);
     osh_jv v = p->at->value;
-    // Adjacent strings such as 'p' 'q' are joined.
+    // Joins adjacent strings such as 'p' 'q'.
     for (parser_next(p); p->at->kind == OSH_JT_STR && !p->r->rc; parser_next(p)) {
         char *s = osh_jrun_get(p->r, v.n + p->at->value.n + 1);
         if (!s) break;
@@ -272,7 +272,7 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand)
                       name.u.s);
         return NULL;
     }
-    if (!operand) { // the text of a block has this name
+    if (!operand) { // the operand of a filter of a block is the variable "|"
         operand = osh_jparse_new(p, OSH_JN_NAME);
         if (operand) operand->value = osh_jv_word("|");
     }
@@ -353,7 +353,8 @@ static osh_jnode *parse_signed(osh_jparser *p, bool filters)
     return n;
 }
 
-/* Parses left op right op right ... of one level: 0 is **, 1 is * / // %, 2 is ~, 3 is + -. */
+/* Parses left op right op right ... with the operators of one level: 0 is **, 1 is * / // %, 2 is
+ * ~, 3 is + -. */
 static osh_jnode *parse_level(osh_jparser *p, int level)
 {
     static const char *const ops[4][5] = {{"**"}, {"*", "/", "//", "%"}, {"~"}, {"+", "-"}};
@@ -376,7 +377,7 @@ static osh_jnode *parse_level(osh_jparser *p, int level)
     return left;
 }
 
-/* Takes the operator of a comparison. Returns 0 if there is none. */
+/* Consumes the operator of a comparison and returns it. Returns 0 if there is none. */
 static int take_compare(osh_jparser *p)
 {
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};

@@ -14,7 +14,7 @@
 
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends);
 
-/* Takes the end of a tag. */
+/* Consumes the end of a tag. */
 static void take_tag_end(osh_jparser *p)
 {
     if (p->r->rc) return;
@@ -22,7 +22,7 @@ static void take_tag_end(osh_jparser *p)
     else p->at++;
 }
 
-/* Takes the tag {% name %}, at which parse_body has stopped. */
+/* Consumes the tag {% name %}, at which parse_body has stopped. */
 static void take_tag(osh_jparser *p, const char *name)
 {
     if (p->r->rc) return;
@@ -128,7 +128,7 @@ static osh_jnode *parse_set(osh_jparser *p)
     if (n->kind == OSH_JN_SET) n->kind = OSH_JN_SET_BLOCK;
     if (osh_jparse_is_op(p, "|")) osh_jparse_add(n, osh_jparse_filters(p, NULL));
     take_tag_end(p);
-    n->op = 1; // the value is a block
+    n->op = 1; // marks a set whose value is the text of a block
     n->body = parse_body_until(p, "endset");
     return n;
 }
@@ -145,14 +145,15 @@ static osh_jnode *parse_params(osh_jparser *p)
         osh_jnode *n = parse_target_name(p);
         if (osh_jparse_take_op(p, "=")) osh_jparse_add(n, osh_jparse_expr(p));
         else if (last_default)
-            osh_jrun_fail(p->r, OSH_E_FORMAT, "a parameter without a default after one with it");
+            osh_jrun_fail(p->r, OSH_E_FORMAT,
+                          "a parameter without a default after a parameter with a default");
         osh_jparse_add(list, n);
     }
     return list;
 }
 
-/* Parses the end of the tag and the body. The body is separate: `break` and `continue` in it do not
- * leave an enclosing loop. */
+/* Parses the end of the tag and the body. `break` and `continue` in the body cannot refer to a loop
+ * outside the body. */
 static osh_jnode *parse_separate_body(osh_jparser *p, const char *end)
 {
     take_tag_end(p);
@@ -282,8 +283,8 @@ static osh_jnode *parse_item(osh_jparser *p)
     return n;
 }
 
-/* Parses up to a tag that `ends` lists, which is not taken. `ends` NULL: up to the end of the
- * template. */
+/* Parses up to a tag that `ends` lists, and stops before that tag. `ends` NULL: up to the end of
+ * the template. */
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
 {
     static const char *const none[] = {NULL};
@@ -299,7 +300,7 @@ static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
             const char *const *last = ends;
             while (last[1]) last++;
             osh_jrun_fail(p->r, OSH_E_FORMAT,
-                          "the template ends without the '%s' of what begins here", *last);
+                          "the template ends without the '%s' for the tag in this line", *last);
         } else if (p->at->kind == OSH_JT_BLOCK && is_end_tag(p, ends ? ends : none)) {
             break;
         } else {

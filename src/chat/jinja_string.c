@@ -21,8 +21,8 @@ int64_t osh_jstr_length(osh_jrun *r, osh_jv s)
     return n;
 }
 
-/* Returns the byte where code point i begins. The search starts at code point *at, which begins at
- * *byte; both are updated. */
+/* Returns the byte offset of code point i. The search starts at code point *at, whose offset is
+ * *byte; sets both to the result. */
 static size_t byte_of_char(osh_jv s, int64_t i, int64_t *at, size_t *byte)
 {
     while (*at < i) {
@@ -100,7 +100,7 @@ osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv old, osh_jv by, int64_t co
     size_t at = 0;
     for (int64_t k = 0; (count < 0 || k < count) && osh_jrun_step(r, by.n); k++) {
         size_t found = osh_jstr_find(r, s, old, at);
-        if (!old.n) { // an empty string is before every code point and after the last
+        if (!old.n) { // an empty string occurs before every code point and after the last
             int64_t none = 0;
             size_t to = at;
             if (k) found = at < s.n ? byte_of_char(s, 1, &none, &to) : SIZE_MAX;
@@ -142,7 +142,8 @@ static size_t cp_map_case(char *to, uint32_t cp, char how)
     return osh_utf8_encode(to, (uint32_t)c);
 }
 
-/* True if the capital sigma at `at` ends a word: it is after a letter and not before one. */
+/* True if the capital sigma at `at` ends a word: a letter is before it, and no letter is after
+ * it. */
 static bool is_final_sigma(osh_jv s, size_t at, size_t len)
 {
     uint32_t cp;
@@ -157,7 +158,8 @@ static bool is_final_sigma(osh_jv s, size_t at, size_t len)
     return !osh_cp_is_word(cp);
 }
 
-/* True if a word can begin after cp, for Jinja's filter `title` ('t') or Python's method ('T'). */
+/* True if a word can begin after cp. how: 't' for Jinja's filter `title`, 'T' for Python's
+ * str.title. */
 static bool cp_ends_word(uint32_t cp, char how)
 {
     utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);

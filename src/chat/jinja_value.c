@@ -47,8 +47,8 @@ osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind)
     return (osh_jv){.kind = kind, .u.dict = d};
 }
 
-/* Returns an array that can have one more item of `size` bytes. The old array stays in the
- * arena. */
+/* Returns an array that can have one more item of `size` bytes. The old array remains allocated in
+ * the arena. */
 static void *array_grow(osh_jrun *r, void *at, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) return at;
@@ -72,7 +72,7 @@ void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item)
 
 const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key)
 {
-    enum { ENTRY_COST = 8 }; // reading an entry costs as much as this many bytes
+    enum { ENTRY_COST = 8 }; // reading an entry of a dict counts as reading this many bytes
     const osh_jv *found = NULL;
     size_t looked = 0;
     for (size_t i = 0; i < d->n && !found && !r->rc; i++) {
@@ -181,8 +181,8 @@ static bool equal_lists(osh_jrun *r, const osh_jlist *a, const osh_jlist *b)
     return true;
 }
 
-/* Values may be nested as deep as their JSON, or as deep as the steps that made them. Therefore the
- * depth is limited here. */
+/* Compares as Python's == does. The depth of the recursion is limited, because values can be nested
+ * deeply. */
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
 {
     bool same = false;
@@ -201,7 +201,8 @@ bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
     case OSH_JV_LIST:
     case OSH_JV_TUPLE: same = equal_lists(r, a.u.list, b.u.list); break;
     case OSH_JV_DICT: same = equal_dicts(r, a.u.dict, b.u.dict); break;
-    default: same = a.u.list == b.u.list; // equal only if both are the same object
+    default: same = a.u.list == b.u.list; // values of other kinds are equal only if both are one
+                                          // object
     }
     r->depth--;
     return same;
@@ -216,7 +217,7 @@ int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b)
         if (a.kind == OSH_JV_INT && b.kind == OSH_JV_INT) return (a.u.i > b.u.i) - (a.u.i < b.u.i);
         return sign_of(osh_jv_num(a) - osh_jv_num(b));
     }
-    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // bytes of UTF-8 have the order of their
+    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // the order of UTF-8 bytes is the order of
                                                         // code points
         size_t n = a.n < b.n ? a.n : b.n;
         if (!osh_jrun_step(r, n)) return 0;

@@ -15,7 +15,7 @@ typedef struct line { // a parsed command line
         osh_check_options check;
         osh_pull_options pull;
         osh_report_options report;
-    } options;          // own: filled by the command's fields
+    } options;          // own: filled from the flags of the command
     const char **words; // own: positional arguments
     int n_words;
     bool help, dot, no_special_tokens, json;
@@ -25,41 +25,43 @@ typedef struct line { // a parsed command line
 typedef struct out_state {
     bool failed;  // true if writing to stdout failed
     bool json;    // true if stderr is JSON
-    char *resume; // own: the directory from which the same command continues; NULL: none
+    char *resume; // own: directory with which the same command continues; NULL: none
 } out_state;
 
 struct command {
-    /* A line of --help; the name "" is the command without a name. */
+    /* One row of --help. The name "" is the command without a name (compress). */
     const char *name, *arguments, *does;
-    const char *about;       // text of its own --help; NULL: does
-    const osh_field *fields; // NULL: none
-    const char *shown;       // "|model|": options in its help and completion; NULL: all
-    /* Name of its one positional argument; NULL: none is required. */
+    const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
+    const osh_field *fields; // flags of the command; NULL: none
+    const char *shown;       // "|model|...": options to show in help and completion; NULL: all
+    /* Name of the required positional argument; NULL: none is required. */
     const char *want;
-    int most;         // most positional arguments
+    int most;         // largest number of positional arguments
     const char *more; // other flags, such as "--dot"; NULL: none
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };
 extern const command osh_commands[];               // a row whose name is NULL ends the table
-const command *osh_command_find(const char *name); // NULL: unknown command
+const command *osh_command_find(const char *name); // returns NULL for an unknown command
 bool osh_flag_is_switch(const osh_field *f);       // true if the flag without a value means true
 
-/* In help.c. They print to stdout. */
+/* Functions of help.c, which print to stdout. */
 void osh_help_usage(void);
 void osh_help_command(const command *c);
-/* Prints help TOPIC [COMMAND]. */
+/* Prints the help for a topic: `oneshot help TOPIC [COMMAND]`. */
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of);
-void osh_flag_name(char to[80], const char *field); // to: such as "max-seq-length"
+void osh_flag_name(char to[80], const char *field); // writes the name of the flag, such as
+                                                    // "max-seq-length"
 bool osh_flag_shown(const command *c, const osh_field *f);
-/* Kind of value: "FILE", "DIR", "SIZE", ...; "": a switch. */
+/* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
 
-/* In generate.c: `oneshot generate`. */
+/* Runs `oneshot generate` (generate.c). */
 osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st);
 
-/* In main.c. osh_to_stdout is a sink that prints to stdout and escapes control characters except
- * newlines; user: the out_state. */
+/* A sink that prints to stdout and escapes control characters except newlines (main.c). user: the
+ * out_state. */
 void osh_to_stdout(void *user, const char *text, size_t n);
-const char *osh_from_env(const char *name); // getenv
-osh_status osh_completion(osh_ctx *cx, const char *shell); // in complete.c
+const char *osh_from_env(const char *name); // returns getenv(name)
+osh_status osh_completion(osh_ctx *cx, const char *shell); // prints a completion script
+                                                           // (complete.c)
 #endif

@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-/* Prints values with a space instead of each `|`. */
+/* Prints values such as "a|b|c" with a space in the place of each `|`. */
 static void complete_print_values(const char *values)
 {
     for (; *values; values++) putchar(*values == '|' ? ' ' : *values);
@@ -43,7 +43,8 @@ static void print_commands(void)
 
 /* ---- bash ---- */
 
-/* True if no earlier command has the flag. A flag has the same values in every command. */
+/* True if no earlier command has the flag. Flags with equal names have equal values in all
+ * commands. */
 static bool flag_is_new(const command *c, const osh_field *f)
 {
     for (const command *b = osh_commands; b < c; b++)

@@ -1,4 +1,5 @@
-/* generate.c - `oneshot generate DIR [PROMPT]`: finds the prompt, and prints text as it comes. */
+/* generate.c - `oneshot generate DIR [PROMPT]`: finds the prompt, and prints each token when it is
+ * generated. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 
 enum { MOST_PROMPT_BYTES = 64 << 20 };
 
-/* Reads standard input; a newline at its end is no part of the prompt. */
+/* Reads the prompt from standard input, without a newline at the end. */
 static osh_status prompt_read(osh_ctx *cx, osh_buf *b)
 {
     osh_status rc = OSH_OK;
@@ -21,14 +22,14 @@ static osh_status prompt_read(osh_ctx *cx, osh_buf *b)
                      (int)MOST_PROMPT_BYTES);
         OSH_TRY(osh_buf_append(cx, b, part, n));
     }
-    OSH_TRY(osh_check_interrupt(cx)); // a signal also ends a read
+    OSH_TRY(osh_check_interrupt(cx)); // a signal ends the read before the end of the input
     if (ferror(stdin)) OSH_FAIL(cx, OSH_E_IO, "cannot read the prompt from standard input");
     if (b->len && b->data[b->len - 1] == '\n') b->len--;
 done:
     return rc;
 }
 
-/* Writes a text on a terminal without characters that it would obey, except newline and tab. */
+/* Writes a text to a terminal. Control characters except newline and tab are escaped. */
 static void text_show(out_state *st, const char *text, size_t n)
 {
     for (size_t len; n; text += len, n -= len) {

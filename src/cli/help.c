@@ -39,7 +39,7 @@ bool osh_flag_shown(const command *c, const osh_field *f)
     return strstr(c->shown, word) != NULL;
 }
 
-/* Prints words from `column` on; further lines begin at `indent`. */
+/* Prints words with line breaks. The first line begins at `column`, the others at `indent`. */
 static void print_wrapped(const char *text, int indent, int column)
 {
     for (bool first = true; *text; first = false) {
@@ -54,7 +54,7 @@ static void print_wrapped(const char *text, int indent, int column)
     putchar('\n');
 }
 
-/* Prints "--group-size N". Returns the bytes printed. */
+/* Prints a flag, such as "--group-size N". Returns the number of bytes printed. */
 static int print_flag(const osh_field *f)
 {
     char name[80];
@@ -71,8 +71,8 @@ static void print_row(const osh_field *f, const char *text)
     print_wrapped(text, column, column);
 }
 
-/* Prints a group of flags. If brief, a flag with a brief text gets a line, and the others are
- * listed after them. */
+/* Prints a group of flags, and returns the first flag of the next group. If `brief` is true, only a
+ * flag with a brief text gets a line; the names of all other flags follow. */
 static const osh_field *print_group(const command *c, const osh_field *f, bool brief)
 {
     const osh_field *end = f + 1;
@@ -137,7 +137,8 @@ void osh_help_command(const command *c)
     print_flags(c);
 }
 
-/* Prints every flag with its whole text, one line each. The man page is made of these lines. */
+/* Prints every flag with its whole text, one line for each flag. The man page is made from these
+ * lines. */
 static void print_all(const command *c)
 {
     for (const osh_field *f = c->fields; f && f->name; f++) {

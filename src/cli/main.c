@@ -1,5 +1,5 @@
-/* main.c - `oneshot`: runs commands with flags from tables. Exit codes: 0 done, 1 failed, 2 wrong
- * usage. Results go to stdout, everything else to stderr. */
+/* main.c - `oneshot`: runs commands with flags from tables. Exit codes: 0 success, 1 failure, 2
+ * wrong usage. Results go to stdout, everything else to stderr. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -15,16 +15,16 @@
 #include "base/quote.h"
 #include "cli/cli.h"
 
-/* For the signal handlers: the context to interrupt, and the messages if it does not stop. A run
- * may be killed at any moment and continued later, so work that lasts longer than PATIENCE_MS after
- * a signal is ended: a library's call, a slow disk. */
+/* Data for the signal handlers: the context to interrupt, and the messages if the job does not
+ * stop. If the job still runs PATIENCE_MS after a signal (a long call of a library, a slow disk),
+ * the process exits. This is safe, because a killed run can be continued. */
 enum { PATIENCE_MS = 800 };
 static struct {
     osh_ctx *cx; // the context of the command
     timer_t patience;
-    /* Texts to print; hint is used if dir exists. */
+    /* Messages to print; `hint` is used if the directory `dir` exists. */
     char said[128], hint[PATH_MAX + 128], dir[PATH_MAX];
-    bool live; // true if a live line may have to be erased first
+    bool live; // true: a live progress line may have to be erased first
 } stop;
 
 static void on_signal(int sig)
@@ -50,7 +50,8 @@ static void on_late(int sig)
     _exit(1);
 }
 
-/* Erases the live line before the process stops; it returns when the job continues. */
+/* Erases the live progress line and stops the process (Ctrl-Z). Returns when the process
+ * continues. */
 static void on_suspend(int sig)
 {
     (void)sig;
@@ -63,8 +64,8 @@ static void put_stdout(out_state *st, const char *text, size_t n)
     if (fwrite(text, 1, n, stdout) != n) st->failed = true;
 }
 
-/* Prints results and keeps line ends. Names may contain control characters, which a terminal obeys,
- * so these are escaped; JSON is already ASCII. */
+/* Prints results. Escapes control characters except line ends, because names may contain them and a
+ * terminal obeys them. */
 void osh_to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
@@ -90,8 +91,8 @@ bool osh_flag_is_switch(const osh_field *f)
     return f->type == OSH_F_BOOL || (f->values && !strcmp(f->values, "true|false"));
 }
 
-/* Fails if users of other tools write the flag with this value and mean something else. value NULL:
- * none. */
+/* Fails if the flag with this value has another meaning in other tools. value NULL: the flag has no
+ * value. */
 static osh_status refuse_foreign_value(osh_ctx *cx, const char *name, const char *value)
 {
     char both[160];
@@ -134,7 +135,9 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     if (!value && alone) value = next_is_bool ? argv[++*i] : "true";
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
-    if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // Python writes True
+    if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // True and False, as
+                                                                              // in Python, become
+                                                                              // true and false
         value = strcasecmp(value, "true") ? "false" : "true";
     osh_flag_name(shown + 2, f ? f->name : python->name);
     OSH_TRY(osh_field_once(cx, &l->given, f ? f : python, shown, value));
@@ -143,7 +146,8 @@ done:
     return rc;
 }
 
-/* Adds a positional argument: "DIR" alone is the model of a command that has --model. */
+/* Adds a positional argument. A directory is the model of a command that has --model and no
+ * positional arguments. */
 static osh_status line_add_word(osh_ctx *cx, line *l, const char *word)
 {
     osh_status rc = OSH_OK;
@@ -171,7 +175,7 @@ static osh_status line_parse(osh_ctx *cx, line *l, int argc, char **argv, int fi
     if (l->command->fields) OSH_TRY(osh_fields_default(cx, l->command->fields, &l->options));
     for (int i = first; i < argc; i++) {
         if (flag_is(argv[i], "--help") || flag_is(argv[i], "-h")) l->help = true;
-        /* Help also takes flags. */
+        /* The arguments of `help` may be flags. */
         else if (!strcmp(l->command->name, "help")) l->words[l->n_words++] = argv[i];
         else if (flag_is(argv[i], "--dot")) l->dot = true;
         else if (flag_is(argv[i], "--no-special-tokens")) l->no_special_tokens = true;
@@ -196,7 +200,7 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
 {
     const char *term = getenv("TERM"), *plain = getenv("NO_COLOR");
     int mode = mode_find("auto|line|json|none", progress ? progress : "auto");
-    /* Such a terminal cannot erase. */
+    /* A dumb terminal cannot erase a line. */
     if (mode == OSH_PROGRESS_AUTO && term && !strcmp(term, "dumb")) mode = OSH_PROGRESS_LINE;
     osh_log_setup(cx, (osh_log_level)mode_find("error|warn|info|debug", level ? level : "warn"),
                   mode);
@@ -204,8 +208,8 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
     stop.live = mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
 }
 
-/* Makes the context of the job. The flags are parsed in another one, because they decide the number
- * of threads. */
+/* Makes the context of the job with the number of threads that the flags give. (Another context is
+ * used to parse the flags.) */
 static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
                                const char *progress)
 {
@@ -219,8 +223,8 @@ static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
 
 const char *osh_from_env(const char *name) { return getenv(name); }
 
-/* Sets the profile from ONESHOT_PROFILING if the command line names none. "1": a default name; "0"
- * or empty: none. */
+/* Sets opt->profile from the variable ONESHOT_PROFILING if the command line has no --profile. "1":
+ * oneshot_profile.yaml; "0" or empty: no profile. */
 static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 {
     const char *file = osh_from_env("ONESHOT_PROFILING");
@@ -376,7 +380,7 @@ const command *osh_command_find(const char *name)
     return NULL;
 }
 
-/* Prepares the messages that error_print would print, and sets the signal handlers. */
+/* Sets the signal handlers, and prepares the messages that they print (like error_print). */
 static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -402,7 +406,7 @@ static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st
     else if (dir)
         snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
                  stop.said, quoted);
-    else osh_error_clear(cx); // the run reports the error itself
+    else osh_error_clear(cx); // the run will report this error
     osh_free(cx, dir);
     if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience))
         OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
@@ -454,9 +458,9 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph};
     rc = c->fields ? osh_names_find(cx, work, &named, osh_from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
-    signal(SIGALRM, SIG_IGN); // the work has stopped
+    signal(SIGALRM, SIG_IGN); // the job has stopped, so its time limit ends
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
-    /* A repeated run would fail again at the same point. */
+    /* After these errors, the same command would fail again. */
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
@@ -504,8 +508,8 @@ static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
     fputs("}\n", stderr);
 }
 
-/* Opens /dev/null for standard descriptors that the caller closed. Otherwise the next file would
- * get the descriptor, and messages would be written into it. */
+/* Opens /dev/null for standard descriptors that are closed. Otherwise the next file that is opened
+ * gets such a descriptor, and messages are written into that file. */
 static bool fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

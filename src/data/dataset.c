@@ -2,7 +2,7 @@
  *
  * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
  * rows come in file order (in LLM Compressor by descending length); a shuffle has a seed; padding
- * is not stored (in LLM Compressor it is part of every statistic); concatenation drops one
+ * is not stored (in LLM Compressor padding is part of every statistic); concatenation drops one
  * remainder (in LLM Compressor one per 1000 rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
@@ -18,10 +18,10 @@ typedef struct loader {
     osh_row_reader rows;
     osh_ids ids;      // own; tokens of all samples, in order
     int64_t *offsets; // own; [n + 1]
-    int64_t n, cap;   // n: samples; cap: samples that `offsets` has memory for
+    int64_t n, cap;   // n: number of samples; cap: allocated samples
     int64_t n_seen;   // number of rows read so far
-    int64_t from, to; // first row of the file to read, and the row after the last one
-    int64_t n_skip;   // number of samples to drop before the first one that is kept
+    int64_t from, to; // first row of the file to read, and the row after the last row to read
+    int64_t n_skip;   // number of samples to drop at the beginning
     int64_t n_skipped;
 } loader;
 
@@ -92,8 +92,8 @@ done:
     return rc;
 }
 
-/* Finds the rows of the split. *n_rows is the number of rows of the file if the split depends on it
- * or if `count` is true, else INT64_MAX. */
+/* Finds the rows of the split. Sets *n_rows to the number of rows of the file if the split depends
+ * on that number or if `count` is true, else to INT64_MAX. */
 static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
@@ -116,8 +116,8 @@ static bool loader_is_full(const loader *l, int64_t limit)
     return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
 }
 
-/* Finds the kind of the rows if it is not known, from row `which` or the next row that is not
- * blank. */
+/* Finds the kind of the rows (text, ids, ...) if it is not known: reads row `which`, or the next
+ * row that is not blank. */
 static osh_status loader_find_kind(osh_ctx *cx, loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
@@ -138,7 +138,7 @@ done:
     return rc;
 }
 
-/* Reads rows [l->from, l->to) in one pass over the file. */
+/* Reads rows [l->from, l->to) in one pass over the file, and adds them as samples. */
 static osh_status loader_read_slice(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
@@ -185,7 +185,7 @@ done:
 static osh_status shuffle(osh_ctx *cx, uint32_t *place, int64_t n, uint64_t seed)
 {
     osh_status rc = OSH_OK;
-    uint32_t *order = NULL; // own; row at each position
+    uint32_t *order = NULL; // own; order[position] is the row at that position
 
     OSH_NEW(cx, order, n);
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
@@ -201,18 +201,18 @@ done:
     return rc;
 }
 
-typedef struct span { // tokens of one row in reading.ids
+typedef struct span { // position and number of the tokens of one row in reading.ids
     int64_t at, n;
 } span;
 
-typedef struct reading { // rows that one pass over the file reads
+typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    span *spans; // own; indexed by position, from the first position of the pass on
+    span *spans; // own; spans[i]: row at position (first position of the pass) + i
 } reading;
 
-/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them: `ids`
- * has them in file order, `spans` by position. `place` has the position of each row of the split.
- * */
+/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
+ * gets the tokens in file order; r->spans finds them by position. place[i] is the position of row i
+ * of the split after the shuffle. */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {
@@ -241,7 +241,8 @@ done:
     return rc;
 }
 
-/* Reads the rows with positions [first, end), and adds them in this order. */
+/* Reads the rows with positions [first, end), and adds them as samples in the order of their
+ * positions. */
 static osh_status loader_add_positions(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first,
                                     int64_t end, int64_t limit)
 {
@@ -264,8 +265,8 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. A row of text has at most max_seq_length tokens; for
- * concatenation, the number is estimated from the average length of the rows so far. */
+/* Returns the number of rows to read next. For concatenation, the number is an estimate from the
+ * average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit - l->n_seen;
@@ -325,8 +326,8 @@ static osh_status loader_cut_blocks(osh_ctx *cx, loader *l)
     return OSH_OK;
 }
 
-/* Cuts the samples of each batch, in order, to its shortest one, as DataCollatorWithTruncation
- * does. */
+/* Cuts all samples of a batch to the length of the shortest sample of the batch, as
+ * DataCollatorWithTruncation does. */
 static void loader_truncate_batches(loader *l)
 {
     int64_t to = 0, start = 0;
@@ -393,15 +394,14 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text when it is tokenized, before concatenation. It cuts ids only in its
-     * collators, except in the one that pads. */
+    /* LLM Compressor cuts text when the text is tokenized, before concatenation. It cuts ids in its
+     * collators, except in the padding collator. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));
     OSH_TRY(loader_check_any(cx, &l));
     if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l));
-    /* If all texts are padded to one length, truncation to the shortest sample would cut only
-     * padding. */
+    /* If all texts are padded to one length, truncation to the shortest sample changes nothing. */
     bool padded = opt->pad_to_max_length && !opt->concatenate && l.rows.kind == OSH_ROW_TEXT;
     if (collator_is(opt, "truncation") && !padded) loader_truncate_batches(&l);
     if (l.n < asked)
@@ -413,7 +413,7 @@ done:
     return rc;
 }
 
-/* Sets *n_out to the number of windows that w selects out of n: those in [first, first + count). */
+/* Sets *n_out to the number of windows in [w->first, w->first + w->count), out of n. */
 static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
                                  const osh_dataset_windows *w, const char *path)
 {
@@ -430,7 +430,8 @@ static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
     return OSH_OK;
 }
 
-/* Cuts the ids into windows, which overlap if the stride is less than their length. */
+/* Cuts the ids into windows. The windows overlap if the stride is less than the length of a
+ * window. */
 static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l,
                               const osh_dataset_windows *w)
 {
@@ -498,7 +499,7 @@ done:
     return rc;
 }
 
-/* Loads the rows that w selects, [first, first + count), of a file that is not a .txt. */
+/* Loads rows [w->first, w->first + w->count) of a file that is not a .txt. */
 static osh_status loader_load_rows(osh_ctx *cx, osh_dataset *out, loader *l,
                                    const osh_dataset_windows *w)
 {

@@ -1,7 +1,7 @@
 /* dataset.h - converts calibration and evaluation text to token sequences.
  *
- * A row of a .jsonl or .json has text (in text_column, or "text") or input_ids; an attention_mask,
- * if it exists, marks the input_ids that count. The kind of the first row is that of all rows.
+ * A row of a .jsonl or .json has text (in text_column, or "text") or input_ids. An attention_mask,
+ * if the row has one, marks the input_ids to use. All rows must be of the kind of the first row.
  * Without text_column, input_ids are preferred to text. Lines of white space are not rows. A record
  * of a .csv has text in text_column, or "text". Rows with a conversation (chat.h) and without text
  * and input_ids are rendered with the model's chat template, and no special token is added. With
@@ -20,18 +20,19 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     const char *path;        // path of a .jsonl, .json, .csv or .txt, also with .zst or .gz
     const char *text_column; // NULL: input_ids, or "text" if the rows have no input_ids
     const char *text_template; // template over the columns of a row; NULL: no template
-    const char *model_dir;   // directory with the chat template for conversations; NULL: none
+    const char *model_dir;   // directory of the model whose chat template renders conversations;
+                             // NULL: none
     const char *chat_date;   // date for templates (jinja.h)
     const char *split;       // rows to use, such as "train[:512]" (split.h); NULL: all
     int64_t num_samples;     // number of rows, or of blocks if rows are concatenated; 0: all
-    int64_t max_seq_length;  // limit of a sample in tokens, > 0
-    int64_t batch_size;      // samples of a batch for the truncation collator
+    int64_t max_seq_length;  // largest size of a sample in tokens, > 0
+    int64_t batch_size;      // number of samples that the truncation collator cuts to one length
     bool shuffle;
     uint64_t seed;
     bool concatenate, pad_to_max_length; // padding itself is never stored or counted
     const char *collator;    // NULL or "none", "truncation", "padding"
-    int64_t n_vocab;         // an id outside of [0, n_vocab) is an error that names its line; 0:
-                             // unknown
+    int64_t n_vocab;         // an id outside of [0, n_vocab) is an error with its line number; 0:
+                             // ids are not checked
 } osh_dataset_options;
 
 /* Loads calibration samples. Each non-empty line of a .txt is a sample. tok may be NULL if the rows
@@ -41,12 +42,13 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
  * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
  * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a
- * .jsonl is a sample, cut to max_seq_length; `first` and `count` then choose rows, and a `stride`
- * is an error. num_samples, shuffle, concatenate, pad_to_max_length and collator are ignored. */
+ * .jsonl is a sample, cut to max_seq_length; For a .jsonl, `first` and `count` choose rows, and a
+ * `stride` is an error. The options num_samples, shuffle, concatenate, pad_to_max_length and
+ * collator are ignored. */
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);
-/* Copies at most the first `length` tokens of the first n samples of d. */
+/* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. */
 osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n,
                             int64_t length);
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d);

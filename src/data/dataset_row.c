@@ -1,10 +1,10 @@
-/* dataset_row.c - converts one line of a data file to token ids in pieces: it never has the whole
- * line or its text in memory.
+/* dataset_row.c - converts one line of a data file to token ids in pieces, so the whole line is
+ * never in memory.
  *
  * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
  * special tokens after the text (an end-of-sequence token) stay, and the text before them is
- * shortened. The part that is cut off is not tokenized. A row that a template renders is in memory
- * as a whole. A conversation gets no special tokens, because its template has written them. */
+ * shortened. The rest of the text is not tokenized. A row that a template renders is in memory as a
+ * whole. A conversation gets no special tokens, because its template has written them. */
 #include "data/dataset_row.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -22,14 +22,14 @@ typedef struct row {
     osh_ctx *cx;
     osh_row_reader *r; // view: reader of all rows
     osh_ids *ids;      // view: output
-    int64_t start;     // index in `ids` of the first token of this row
-    osh_map *keys;     // own: keys that the object has so far
-    osh_buf key, names; // own: key: current key; names: all keys, for a message
+    int64_t start;     // index in `ids` of the first token of the row
+    osh_map *keys;     // own: keys of the row's object that were read so far
+    osh_buf key, names; // own: the current key; all keys, for a message
     char piece[PIECE_BYTES]; // decoded text that is not yet tokenized
     size_t n_piece;
     osh_ids list, mask; // own: values of input_ids and attention_mask
-    int64_t bad_id, bad_mask; // position of the first wrong item, from 1; 0: all are right
-    bool bare; // the text gets no special tokens
+    int64_t bad_id, bad_mask; // position of the first wrong item, from 1; 0: all items are right
+    bool bare; // true: the text gets no special tokens
     bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
 } row;
 
@@ -84,7 +84,7 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
     OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
-    r->json = strcmp(kind, "txt") != 0; // also true for a .csv, because its rows become objects
+    r->json = strcmp(kind, "txt") != 0; // true for a .csv, too: shape.c converts rows to JSON
     if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;
     else if (opt->text_column && is_conversation_column(opt->text_column))
@@ -142,7 +142,7 @@ static int64_t n_special_after(const row *w)
     return w->bare ? 0 : w->r->special.n - w->r->n_before;
 }
 
-/* Returns the number of tokens of text that fit before the special tokens that follow it. */
+/* Returns the number of tokens that fit in max_seq_length before the special tokens at the end. */
 static int64_t text_room(const row *w)
 {
     int64_t limit = w->r->opt->max_seq_length, behind = n_special_after(w);
@@ -219,7 +219,7 @@ done:
     return rc;
 }
 
-/* Reads a list of whole numbers. *bad is the position, from 1, of the first item that is not a
+/* Reads a list of whole numbers. Sets *bad to the position, from 1, of the first item that is not a
  * whole number. */
 static osh_status row_read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
 {
@@ -351,8 +351,8 @@ done:
     return rc;
 }
 
-/* Reads a row, which is a JSON object. *blank is true if the line is white space and so not a
- * row. */
+/* Reads a row, which is a JSON object. Sets *blank to true if the line is only white space, which
+ * is not a row. */
 static osh_status row_scan(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;

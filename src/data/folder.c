@@ -1,5 +1,5 @@
-/* folder.c - chooses the data files of a directory. From {b.jsonl, a.jsonl.zst, README.md} it
- * chooses a.jsonl.zst, then b.jsonl. */
+/* folder.c - chooses the data files of a directory, sorted by name. Example: of b.jsonl,
+ * a.jsonl.zst and README.md, the data files are a.jsonl.zst and b.jsonl. */
 #include "data/folder.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static osh_status refuse_kind(osh_ctx *cx, const char *path)
         path);
 }
 
-/* Keeps the names of data files, as paths, and drops all others. */
+/* Moves the names of data files to the front and makes them paths. *n becomes their number. */
 static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
                                    const char *dir)
 {
@@ -43,7 +43,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // dropped names are moved to the end
+            names[i] = names[kept]; // names[i] moves to the end, where the caller frees it
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {

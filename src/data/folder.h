@@ -4,9 +4,8 @@
 #define OSH_FOLDER_H
 #include "base/base.h"
 
-/* Lists the files, sorted by name, and their kind ("jsonl", "json", "csv", "txt"). The caller owns
- * *files, which are paths. Other files of a directory are ignored; two kinds of data files are an
- * error. */
+/* Lists the paths of the files, sorted by name (*files, own), and their kind ("jsonl", "json",
+ * "csv", "txt"). Other files of a directory are ignored. Data files of two kinds are an error. */
 osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind,
                             const char *path);
 #endif

@@ -4,8 +4,8 @@
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
  *
- * Limits keep a small hostile .zst or .gz from filling the memory or running without end: 64 MiB
- * for a line, 64 GiB in total, and zstd's own 128 MiB for its window. */
+ * Limits protect against a small hostile .zst or .gz that becomes very large: 64 MiB for a line, 64
+ * GiB in total, and zstd's own 128 MiB for its window. */
 #include "data/lines.h"
 #include "base/file.h"
 #include "base/name.h"
@@ -22,37 +22,38 @@ enum { CHUNK = 1 << 18 };
 
 struct osh_lines {
     osh_file *file;     // own
-    int64_t at;         // number of bytes read from the file
+    int64_t at;         // number of bytes read from the current file
     int64_t n_total;    // number of bytes after decompression
     ZSTD_DCtx *zstd;    // own; NULL: the file is not a .zst
     z_stream *gz;       // own; NULL: the file is not a .gz
     osh_shape *shape;   // own; NULL: the rows are lines
-    size_t zstd_bytes;  // bytes counted for zstd's memory
-    char **files;       // own [n_files]: paths, read in order; NULL: only `file`
-    int64_t *first;     // own [n_files]: number of the first line of each file opened so far
+    size_t zstd_bytes;  // bytes of zstd's memory that are counted so far
+    char **files;       // own [n_files]: paths, read in order; NULL: there is only `file`
+    int64_t *first;     // own [n_files]: number of the first line of each opened file
     size_t n_files, n_open;
     int64_t n_lines;    // number of complete lines of all files
-    bool shaped;        // some lines were made by osh_shape
-    char head[4]; // first bytes of the file, which may be a byte order mark
+    bool shaped;        // true if osh_shape made lines from the rows
+    char head[4]; // first bytes of the current file, which may be a byte order mark
     size_t n_head;
-    bool begun;         // the head of the file was checked
-    int64_t part_bytes, part_lines; // bytes of this file with its mark, and lines in them
+    bool begun;         // true: `head` was checked
+    int64_t part_bytes, part_lines; // bytes of the current file (byte order mark included), and
+                                    // lines in these bytes
     int64_t mark;       // bytes of the byte order mark
-    osh_utf8 utf8;      // checks the bytes after the mark
-    const char *column; // column for osh_shape
-    bool rows;          // true: reads rows of any kind of file; false: reads lines
-    char last;          // last byte of `text`
+    osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
+    const char *column; // view: wanted column of a .csv
+    bool rows;          // true: the file has rows of any kind; false: the file has lines
+    char last;          // last byte that was appended to `text`
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
-    ZSTD_inBuffer in;   // view of packed
-    bool more_to_flush; // zstd's last call filled the chunk, so it may have more output
-    bool in_frame;      // inside a zstd frame: the file must not end here
-    osh_buf text;       // output bytes; those before `start` were used
+    ZSTD_inBuffer in;   // view: the part of `packed` that is not yet decompressed
+    bool more_to_flush; // the last call of zstd filled the chunk, so zstd may have more output
+    bool in_frame;      // inside a zstd frame: an end of the file is an error
+    osh_buf text;       // output bytes; the bytes before `start` were used
     size_t start;
-    size_t line_bytes;  // bytes of this line that are before `start`
+    size_t line_bytes;  // bytes of the current line that are before `start`
     size_t newline;     // position of the \n in `text`, if line_ends is true
     bool in_line, shown, line_ends;
-    bool file_ends;     // no bytes follow those of `text`
+    bool file_ends;     // true: the file has no more bytes after `text`
     bool as_they_are;
     int64_t number;
 };
@@ -62,7 +63,7 @@ static void gz_free(void *cx, void *p) { osh_free(cx, p); }
 
 static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
-    enum { GZIP = 16 + MAX_WBITS }; // expects the header and trailer of gzip
+    enum { GZIP = 16 + MAX_WBITS }; // 16: the data has a header and a trailer of gzip
     osh_status rc = OSH_OK;
     OSH_NEW(cx, l->gz, 1);
     *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
@@ -82,7 +83,7 @@ static void part_close(osh_ctx *cx, osh_lines *l)
     osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
 }
 
-/* Opens one file. The files of a directory are opened one after the other. */
+/* Opens one file: the only file, or the next file of a directory. */
 static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -148,7 +149,7 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     osh_free(cx, l);
 }
 
-/* Reads up to CHUNK bytes of the file. *n is 0 at the end of the file. */
+/* Reads up to CHUNK bytes of the current file. Sets *n to their number, which is 0 at the end. */
 static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
 {
     int64_t left = osh_file_bytes(l->file) - l->at;
@@ -160,8 +161,8 @@ static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* Counts the memory that the decompressor has allocated since the last call. The file chooses the
- * size of its window. */
+/* Counts the memory that the decompressor has allocated since the last call. This depends on the
+ * file, which sets the size of zstd's window. */
 static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);
@@ -199,7 +200,7 @@ done:
     return rc;
 }
 
-/* Decompresses a part of a .gz, which may have several members, one after the other. */
+/* Decompresses a part of a .gz. A .gz may have several members, one after the other. */
 static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -232,7 +233,7 @@ done:
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
-/* Opens the next file of a directory. No line continues from one file into the next. */
+/* Opens the next file of a directory. The last line of a file ends at the end of that file. */
 static osh_status lines_next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -264,13 +265,14 @@ static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes,
                     (long long)l->part_bytes + (long long)at);
 }
 
-/* Fails if the next bytes are not UTF-8. n 0: the file ends here. */
+/* Fails if the next n bytes of the file are not UTF-8. n 0: the file has ended. */
 static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: in bytes that came before
+    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: the character begins before
+                                                            // `bytes`
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
                     "%s: byte 0x%02X in line %lld, at byte %lld of the text, begins no character "
@@ -279,7 +281,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
                     (long long)(l->mark + l->utf8.start));
 }
 
-/* Appends bytes after the byte order mark to l->text. n 0: the file ends. */
+/* Appends n bytes, which come after the byte order mark, to l->text. n 0: the file has ended. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -312,7 +314,7 @@ done:
     return rc;
 }
 
-/* Processes the next bytes of the file after decompression. n 0: the file ends. */
+/* Processes the next n bytes of the file after decompression. n 0: the file has ended. */
 static osh_status part_feed(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -324,7 +326,7 @@ done:
     return rc;
 }
 
-/* Drops the bytes of l->text before l->start, then appends the next bytes. */
+/* Drops the bytes of l->text before l->start, then appends the next bytes of the file. */
 static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -349,8 +351,8 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));
-    } while (l->text.len == had && !l->file_ends); // columns of a .csv that are not wanted give no
-                                                   // bytes
+    } while (l->text.len == had && !l->file_ends); // a .csv gives no bytes for columns that are not
+                                                   // wanted
 done:
     return rc;
 }
@@ -395,7 +397,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // A \r is part of the end of the line, or is shown again by the next call.
+    // A \r at the end of the text is not shown: if a \n follows, the \r is a part of the line end;
+    // if not, the next call shows it.
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;
@@ -444,7 +447,7 @@ done:
 
 osh_place osh_lines_place(const osh_lines *l)
 {
-    size_t k = l->n_open; // k: number of opened files, until the loop finds the file of the line
+    size_t k = l->n_open; // k - 1 becomes the index of the file that has the line
     if (!l->files) return (osh_place){osh_file_path(l->file), "line", l->number};
     while (k > 1 && l->first[k - 1] > l->number) k--;
     return (osh_place){l->files[k - 1], l->shaped ? "row" : "line",

@@ -13,24 +13,24 @@ osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
  * bytes that are not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
-/* Lets lines end only with \n, not with \r\n, and have any length. Without this call the limit is
- * 64 MiB. */
+/* Makes only \n the end of a line, so a \r before it is a part of the line, and allows lines of any
+ * length. Without this call a line has at most 64 MiB. */
 void osh_lines_as_they_are(osh_lines *l);
-/* Move to the first or to the next line. *any is false if there is none. */
+/* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
-/* Drops the first `used` bytes of the shown text and shows the rest of this line, without its \n or
- * \r\n. Either there are more bytes than before, or *end is true. */
+/* Drops the first `used` bytes of the current text, and sets *text to the rest of the line, without
+ * \n or \r\n. Either the text has more bytes than before, or *end is true. */
 osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
                           bool *end);
-/* Skips the rest of this line. *blank is true if the rest is white space. */
+/* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */
 osh_status osh_lines_skip(osh_ctx *cx, osh_lines *l, bool *blank);
 bool osh_is_blank(const char *s, size_t n);
 typedef struct osh_place { // the position of a line, for messages
-    const char *path; // view: path of the file that has the line; lives as long as the lines
+    const char *path; // view: path of the file that has the line; valid until osh_lines_close
     const char *what; // "line", or "row" if the rows of the file are not lines
-    int64_t number;   // number of the line or row in that file, from 1
+    int64_t number;   // number of the line or row in the file, from 1
 } osh_place;
-osh_place osh_lines_place(const osh_lines *l); // position of this line
-/* Shows the next bytes of the file instead of lines. *n is 0 at the end of the file. */
+osh_place osh_lines_place(const osh_lines *l); // returns the position of the current line
+/* Returns the next bytes of the file instead of lines. *n is 0 at the end of the file. */
 osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t *n);
 #endif

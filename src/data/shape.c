@@ -1,5 +1,5 @@
 /* shape.c - converts .json and .csv files to lines of JSON objects, byte by byte. Rows and fields
- * are not kept in memory and may have any length. */
+ * may have any length, because they are not kept in memory. */
 #include "data/shape.h"
 
 #include <string.h>
@@ -15,22 +15,23 @@ struct osh_shape {
     const char *path;   // view
     osh_status (*byte)(osh_ctx *cx, osh_shape *s, osh_buf *to, char c);
     osh_status (*end)(osh_ctx *cx, osh_shape *s, osh_buf *to);
-    int64_t row;        // number of the row, from 1, for messages
-    /* The members below are for a .json. */
-    int64_t depth;      // open brackets
+    int64_t row;        // number of the current row, from 1, for messages
+    /* The next members are for a .json. */
+    int64_t depth;      // number of open brackets and braces
     bool list, over;    // list: the file is a list; over: the list has ended
     bool item;          // a row has begun since the last comma of the list
     bool in_string, escaped;
-    /* The members below are for a .csv. */
+    /* The next members are for a .csv. */
     const char *column; // view: name of the wanted column
-    osh_buf header, name; // own: header: all names, for a message; name: the current name
+    osh_buf header, name; // own: header: names of all columns, for a message; name: name of the
+                          // column that is being read
     osh_buf keys;         // own: names of all columns as JSON text, each with a NUL
-    size_t key;           // position in `keys` of the current field's name
+    size_t key;           // position in `keys` of the name of the current field
     bool all;
-    int64_t n_columns, which, at; // index of the wanted column (-1: not yet
-                                  // found) and of the current field
-    bool in_header, quoted, closing, cr; // closing: the last byte was a quote inside quotes; cr: it
-                                         // was a \r
+    int64_t n_columns, which, at; // number of columns; index of the wanted column (-1: not yet
+                                  // found); index of the current field
+    bool in_header, quoted, closing, cr; // closing: the last byte was a quote in a quoted field;
+                                         // cr: the last byte was a \r
     bool any;           // the current field has bytes
 };
 
@@ -97,7 +98,7 @@ static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     }
     if (c == ' ' || c == '\t' || c == '\r') return buf_put_byte(cx, to, ' ');
     if (c == '\n') {
-        bool ends = !s->depth && s->item; // an object may have several lines
+        bool ends = !s->depth && s->item; // an object may span several lines
         if (ends) s->row++, s->item = false;
         return buf_put_byte(cx, to, ends ? '\n' : ' ');
     }
@@ -198,11 +199,11 @@ static osh_status csv_no_column(osh_ctx *cx, const osh_shape *s)
                     s->column, names, osh_near_hint(&near, ""));
 }
 
-/* Ends a record. */
+/* Ends a record: ends its last field and writes the end of the JSON object. */
 static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
-    if (!s->any && !s->at) goto done; // the line is empty
+    if (!s->any && !s->at) goto done; // an empty line is no record
     OSH_TRY(csv_field(cx, s, to));
     if (s->in_header) {
         if (s->which < 0 && !s->all) OSH_TRY(csv_no_column(cx, s));
@@ -249,7 +250,7 @@ static osh_status csv_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
         else OSH_TRY(csv_put(cx, s, to, c));
         goto done;
     }
-    if (s->closing && c == '"') { // two quotes in quotes are one quote
+    if (s->closing && c == '"') { // two quotes in a quoted field are one quote
         s->closing = false;
         OSH_TRY(csv_put(cx, s, to, c));
         goto done;

@@ -1,4 +1,4 @@
-/* shape.h - converts files whose rows are not lines to lines of JSON objects, a piece at a time.
+/* shape.h - converts files whose rows are not lines to lines of JSON objects, piece by piece.
  *
  *   .json    [{"text": "a"}, {"text": "b"}], or objects one after the other, also over several
  *            lines. Each object becomes one line.
@@ -9,16 +9,17 @@
 #include "base/buf.h"
 
 typedef struct osh_shape osh_shape;
-extern const char osh_all_columns[]; // value of `column` for all columns
-/* Makes a converter. *out is NULL if the rows of a file with this name are lines. `column` is the
- * wanted column of a .csv; NULL: "text". `path` and `column` must live as long as *out. */
+extern const char osh_all_columns[]; // value of `column` that selects all columns
+/* Makes a converter (*out, own). *out is NULL if the rows of the file are lines already, by the
+ * name of the file. `column` is the wanted column of a .csv; NULL: "text". `path` and `column` must
+ * live as long as *out. */
 osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const char *column);
 void osh_shape_free(osh_ctx *cx, osh_shape *s);
-/* Converts the next n bytes and appends the result to `to`. n 0: the file ends here. */
+/* Converts the next n bytes of the file and appends the result to `to`. n 0: the file has ended. */
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
 /* Returns the kind of a data file, "jsonl", "json", "csv" or "txt", from its name without .zst or
- * .gz. NULL: none of these. */
+ * .gz. Returns NULL for any other name. */
 const char *osh_data_kind(const char *path);
 bool osh_data_is_columns(const char *path); // true for .parquet and .arrow, which are not supported
 #endif

@@ -1,6 +1,6 @@
-/* split.c - reads splits as datasets' ReadInstruction does. If one bound has a %, both are
- * percents. Percents are rounded to the nearest row, ties to the even one. Bounds may count from
- * the end, and are limited to the rows that exist. */
+/* split.c - reads splits such as "train[10%:20%]" as ReadInstruction of the library datasets does.
+ * If one bound has a %, both bounds are percents. Percents are rounded to the nearest row, ties to
+ * the even row. A negative bound counts from the end. Bounds are limited to the rows that exist. */
 #include "data/split.h"
 
 #include <ctype.h>
@@ -16,7 +16,8 @@ typedef struct bound {
     int64_t value;
 } bound;
 
-/* Reads a bound, such as "10%", "-5" or "1_000", or nothing, and moves *at to its end. */
+/* Reads a bound, such as "10%", "-5" or "1_000", and moves *at to its end. A bound may be
+ * absent. */
 static bool read_bound(bound *b, const char **at)
 {
     char digits[20];
@@ -31,7 +32,7 @@ static bool read_bound(bound *b, const char **at)
         digits[n++] = *s;
     }
     digits[n] = 0;
-    if (!n) return !below; // there is no bound
+    if (!n) return !below; // the bound is absent
     b->given = true, b->value = strtoll(digits, NULL, 10) * (below ? -1 : 1);
     if ((b->percent = *s == '%')) s++;
     *at = s;
@@ -48,7 +49,7 @@ const char *osh_split_part(const char *text, int i, size_t *n)
     return s;
 }
 
-/* Reads n bytes: a name, and rows in brackets if there are any. */
+/* Reads n bytes of a split: a name such as "train", and optionally rows in brackets. */
 static bool read_split(bound *from, bound *to, const char *text, size_t n)
 {
     char part[MAX_PART];
@@ -63,7 +64,8 @@ static bool read_split(bound *from, bound *to, const char *text, size_t n)
     return !strcmp(s, "]");
 }
 
-/* Returns the row of a bound in a file with n rows. If there is no bound, returns `missing`. */
+/* Returns the row number of bound b in a file with n rows. Returns `missing` if the bound is
+ * absent. */
 static int64_t bound_row(const bound *b, bool percent, int64_t n, int64_t missing)
 {
     int64_t row = !b->given ? missing

@@ -4,15 +4,16 @@
 #define OSH_SPLIT_H
 #include "base/base.h"
 
-/* Checks a split. A `text` of NULL means all rows. *wants_count is true if the rows depend on the
- * number of rows of the file. The names of the splits are not checked. */
+/* Checks a split. A `text` of NULL means all rows. Sets *wants_count to true if the rows depend on
+ * the number of rows of the file. The names of the splits are not checked. */
 osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text);
-/* Returns part i of the sum, a view of `text` with *n bytes, or NULL if there are fewer parts. */
+/* Returns part i of a sum such as "train[:50]+test[:50]" (view of `text`, *n bytes), or NULL if
+ * there are fewer parts. */
 const char *osh_split_part(const char *text, int i, size_t *n);
-/* True if every part has its rows in brackets. */
+/* True if every part of the sum has rows in brackets. */
 bool osh_split_is_sliced(const char *text);
-/* Finds the rows [*first, *end) of part i in a file with n_rows rows, for a text that
- * osh_split_check accepted. Returns false if there is no such part. n_rows may be INT64_MAX if
- * *wants_count was false. */
+/* Sets [*first, *end) to the rows of part i in a file with n_rows rows. osh_split_check must have
+ * accepted `text`. Returns false if there is no part i. n_rows may be INT64_MAX if osh_split_check
+ * set *wants_count to false. */
 bool osh_split_rows(int64_t *first, int64_t *end, const char *text, int i, int64_t n_rows);
 #endif

@@ -53,8 +53,8 @@ static void tell_text(void *user, const char *text, size_t n)
     if (o->options.on_text) o->options.on_text(o->options.user, text, n);
 }
 
-/* Copies the caller's options. A caller with a newer header may have more members; these must be
- * zero. Returns false for invalid options. */
+/* Copies the caller's options. If the caller has a newer header, the members that are not known
+ * here must be zero. Returns false for invalid options. */
 static bool options_take(oneshot_options *to, const oneshot_options *from)
 {
     const oneshot_options initial = ONESHOT_OPTIONS_INIT;
@@ -117,9 +117,9 @@ typedef union arguments {
 } arguments;
 
 typedef struct job {
-    const char *name; // name of the program's command; "" for compress
+    const char *name; // name of the command of the program; "" for compress
     const osh_field *fields;
-    const char *dir; // name of the argument that the command takes without a flag; NULL: none
+    const char *dir; // name of the command's positional argument; NULL: none
     osh_status (*run)(oneshot *o, const struct job *j, const arguments *a);
 } job;
 
@@ -141,7 +141,7 @@ static osh_status job_verify(oneshot *o, const job *j, const arguments *a)
     return osh_verify_output(o->cx, j->dir, &a->verify, tell_text, o);
 }
 
-/* True if the argument is a member of oneshot_options. */
+/* True if the argument is a member of oneshot_options, so no argument of a job. */
 static bool argument_is_context(const char *name)
 {
     static const char *const names[] = {"threads", "log_level", "log-level", "progress"};
@@ -158,14 +158,14 @@ static osh_status arguments_set(osh_ctx *cx, const job *j, arguments *a,
     for (const oneshot_argument *x = args; x && x->name; x++) {
         if (argument_is_context(x->name))
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "argument '%s': a member of oneshot_options says it, for all jobs", x->name);
+                     "argument '%s': is a member of oneshot_options, for all jobs", x->name);
         OSH_TRY(osh_argument_set(cx, &given, j->fields, a, x->name, x->value));
     }
 done:
     return rc;
 }
 
-/* Sets the first line of a log file: the command that would do the same. */
+/* Sets the first line of a log file: the command of the program that does the same job. */
 static osh_status command_tell(osh_ctx *cx, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
@@ -191,7 +191,7 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
     osh_ctx *cx = o ? o->cx : NULL;
-    arguments a = {0}; // its strings are own
+    arguments a = {0}; // own: the strings
     if (!cx) return OSH_E_USAGE;
     osh_ctx_anew(cx);
     OSH_TRY(osh_fields_default(cx, j->fields, &a));

@@ -68,7 +68,8 @@ void osh_page_end(osh_page *pg, char **html)
     osh_buf_deinit(pg->cx, &pg->b);
 }
 
-/* Shows control characters as osh_show does, because some of them reverse the text of a page. */
+/* Appends text with HTML's special characters escaped. Control characters are shown as osh_show
+ * does, because some of them reverse the direction of a text. */
 void osh_page_escape(osh_page *pg, const char *text)
 {
     char shown[512]; // a piece of the text, escaped

@@ -1,5 +1,6 @@
 /* page.h - an HTML page without script, network or fonts. Text from a file or the command line is
- * escaped with osh_page_escape. The first failure is kept in rc; all later text is dropped. */
+ * escaped with osh_page_escape. After the first failure, rc has the status, and all later text is
+ * dropped. */
 #ifndef OSH_PAGE_H
 #define OSH_PAGE_H
 #include "base/buf.h"
@@ -25,23 +26,23 @@ enum {
 
 /* Appends the head of the page, up to the heading. */
 void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title);
-/* Gives the page to the caller, who frees it. If rc is a failure, *html is not changed. */
+/* Gives the page to the caller: *html (own). If pg->rc is a failure, *html is not changed. */
 void osh_page_end(osh_page *pg, char **html);
-/* Begins an empty text, to which osh_page_end adds nothing. */
+/* Begins a text without the head and the end of a page. */
 void osh_page_bare(osh_page *pg, osh_ctx *cx);
 void osh_page_style(osh_page *pg);
 void osh_page_escape(osh_page *pg, const char *text);
 void osh_page_bytes(osh_page *pg, double n);   // appends bytes such as "1.2 MB"
 void osh_page_bytes_cell(osh_page *pg, int64_t n); // appends a table cell; n < 0: an empty cell
 void osh_page_seconds(osh_page *pg, double s); // appends a time such as "3 min 05 s"
-/* Returns the name of a variable of the page's style for a phase. */
+/* Returns the name of the CSS variable with the colour of a phase. */
 const char *osh_page_colour(const char *phase);
 
 /* profile_html.c: appends the times of the stages and phases: a bar and two tables. */
 void osh_page_times(osh_page *pg, const osh_profile_data *d);
-/* Draws memory over time, with stages, names of subgraphs and checkpoints, as a separate SVG. */
+/* Draws memory over time as a separate SVG, with stages, names of subgraphs and checkpoints. */
 void osh_page_picture(osh_page *pg, const osh_profile_data *d);
-/* Draws the same picture in a page, with lines for the predicted peak and the budget; 0: no
+/* Draws memory over time in a page, with lines for the predicted peak and the budget; 0: no
  * line. */
 void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget);
 #endif

@@ -26,7 +26,7 @@ static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
     const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
-        /* A node of the original model has the weights of the next node. */
+        /* A node of the original model shares the weights of the node after it. */
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
@@ -96,7 +96,8 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         v->apart ? ", small Linears apart" : "");
 }
 
-/* Prints a subgraph; its number and name are already printed. */
+/* Prints the weights, live values and passes of a subgraph. The caller prints its number and
+ * name. */
 static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r,
                                  int i)
 {
@@ -132,9 +133,9 @@ done:
     return rc;
 }
 
-typedef struct fold { // subgraphs that differ only in the numbers in names
+typedef struct fold { // subgraphs whose texts differ only in numbers
     int first, n;
-    char *name, *text; // own: with * instead of numbers
+    char *name, *text; // own: name and text of a subgraph, with * in the place of numbers
 } fold;
 
 static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
@@ -170,8 +171,8 @@ done:
     return rc;
 }
 
-/* Prints a row for each subgraph. Subgraphs that are alike share one row, at the position of the
- * first. */
+/* Prints a row for each subgraph. Subgraphs whose rows differ only in numbers share the row of the
+ * first such subgraph. */
 static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -198,7 +199,7 @@ done:
 
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
 {
-    /* Speed of products by instruction set, relative to AVX2. */
+    /* Speed of matrix products by instruction set, relative to AVX2. */
     static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5};
     osh_status rc = OSH_OK;
     double threads = osh_threads(cx), products = threads * faster[osh_isa_used()];
@@ -216,8 +217,8 @@ done:
     return rc;
 }
 
-/* Prints the memory and time that the job needs in the last line, because a reader looks for them
- * first. */
+/* Prints the memory and time that the job needs. They are at the end of the plan, which a terminal
+ * shows. */
 static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -279,8 +280,8 @@ done:
     return rc;
 }
 
-/* Prints for each transform the number of layers that give factors and of modules that take
- * them. */
+/* Prints, for each transform, the number of layers that are divided by its factors and the number
+ * of modules that are multiplied by them. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -321,8 +322,8 @@ done:
     return rc;
 }
 
-/* Prints the values that are not observed and the values whose range they use. Lines that differ
- * only in numbers are printed once. */
+/* Prints each value that is not observed, and the value whose range is used for it. Lines that
+ * differ only in numbers are printed once. */
 static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -353,7 +354,7 @@ done:
     return rc;
 }
 
-/* Prints the weights that stay dense and the reason, with a line for each kind. */
+/* Prints the weights that stay dense and the reason, one line for each kind of weight. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -374,7 +375,7 @@ done:
     return rc;
 }
 
-/* Prints the part of the memory and the estimated times on the GPU for which the run is planned. */
+/* Prints the GPU model that the plan assumes: its usable memory and the estimated times. */
 static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -401,7 +402,7 @@ done:
     return rc;
 }
 
-/* Prints a line for each modifier. The subgraphs printed after it are those of the traversal with
+/* Prints a line for each modifier. The subgraphs that are printed next belong to the traversal with
  * the highest host memory. */
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {

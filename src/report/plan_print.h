@@ -3,11 +3,12 @@
 #define OSH_PLAN_PRINT_H
 #include "plan/plan.h"
 
-/* *out (own): the whole plan as text, or as JSON. */
+/* Prints the whole plan to *out (own), as text or as JSON. */
 osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json);
-/* *out (own): what the job does and needs, in lines of at most 80 columns. */
+/* Prints a summary of the job and of the memory and time that it needs to *out (own), in lines of
+ * at most 80 columns. */
 osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p);
-/* Estimates the seconds of the job on the threads of this process. cost.c counts for one core with
- * AVX2; all bytes go to one disk. */
+/* Estimates the seconds of the job on the threads of this process, from cost.c's times for one core
+ * with AVX2 and for one disk. */
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p);
 #endif

@@ -1,9 +1,8 @@
-/* plan_summary.c - prints a plan on a terminal in rows of a label and one or two lines.
+/* plan_summary.c - prints a plan on a terminal. Each row has a label and one or two lines of text:
  *
  *   quantized  28 modules, pack-quantized: weights 4-bit integer, a scale for each
  *              group of 128
- *   memory     196.9 MB of 25.2 GB; the smallest --host-memory is 182.1MB
- */
+ *   memory     196.9 MB of 25.2 GB; the smallest --host-memory is 182.1MB */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ static const char *size_text(char to[32], int64_t n)
     return to;
 }
 
-/* Writes a size, rounded up, in the form that flags accept: "182.1MB". */
+/* Writes a size, rounded up, in the form that the command line accepts: "182.1MB". */
 static const char *flag_text(char to[32], int64_t n)
 {
     snprintf(to, 32, "%.1fMB", ceil((double)n / 1e6 * 10) / 10);
@@ -149,7 +148,8 @@ done:
     return rc;
 }
 
-/* Prints the estimated time on the GPU model of the plan, from the data sheet of the GPU. */
+/* Prints the estimated time on the GPU model of the plan. The estimate uses the data sheet of the
+ * GPU. */
 static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -209,7 +209,7 @@ static osh_status summary_loaders(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *arch = p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)";
-    char *who = NULL; // own: "pack-quantized: vLLM on ..."
+    char *who = NULL; // own: text such as "pack-quantized: vLLM on ..."
     if (!p->match.n_schemes || (p->rewrites.rotated && p->rewrites.rotated->online.n_turns))
         goto done;
     if (!(who = osh_q_who_loads(cx, &p->match.schemes[0], p->in.graph ? NULL : arch)))

@@ -103,8 +103,8 @@ static double axes_y(const axes *a, double bytes)
     return OSH_CHART_TOP + (OSH_CHART_H - OSH_CHART_TOP - OSH_CHART_BOTTOM) * (1 - bytes / a->top);
 }
 
-/* Draws a dashed line with its label at the left or the right end: two lines may have the same
- * height. */
+/* Draws a dashed line. The label is at the left or the right end, because two lines may have the
+ * same height. */
 static void draw_memory_line(osh_page *pg, double y, const char *what, double bytes, bool left)
 {
     OSH_PUT(pg,
@@ -129,7 +129,7 @@ static void draw_grid(osh_page *pg, const axes *a)
     }
 }
 
-/* Draws a point, whose value holds until the next point. */
+/* Draws one point of the memory curve: a horizontal line up to the next point. */
 static void draw_step(osh_page *pg, const osh_profile_data *d, const axes *a, size_t i,
                       double bytes)
 {
@@ -152,12 +152,13 @@ static void draw_curves(osh_page *pg, const osh_profile_data *d, const axes *a)
     OSH_PUT(pg, "\"/>\n");
 }
 
-/* Draws the end of a name if the whole name has no room: names differ at their ends. */
+/* Draws a name. If the space is too small, draws only the end of the name, because names differ at
+ * their ends. */
 static void draw_label(osh_page *pg, double x, double y, const char *name)
 {
     size_t n = strlen(name);
     const char *from = n > LABEL_CHARS ? name + n - LABEL_CHARS : name;
-    while ((*from & 0xc0) == 0x80) from++; // not inside a character
+    while ((*from & 0xc0) == 0x80) from++; // moves to the start of a character
     OSH_PUT(pg, "<text x=\"%.1f\" y=\"%.1f\">%s", x + 2, y, from == name ? "" : "…");
     osh_page_escape(pg, from);
     OSH_PUT(pg, "</text>\n");
@@ -179,7 +180,8 @@ static void draw_stage(osh_page *pg, const axes *a, const osh_profile_row *row, 
 
 static void draw_stages(osh_page *pg, const osh_profile_data *d, const axes *a)
 {
-    double labelled = 0, drawn = 0; // right ends of the last label and the last stage
+    double labelled = 0, drawn = 0; // right edges of the last label and of the last stage that were
+                                    // drawn
     const char *of = NULL;
     for (size_t i = 0, k; i < d->n_points; i = k) {
         int r = d->points[i].row;
@@ -188,7 +190,7 @@ static void draw_stages(osh_page *pg, const osh_profile_data *d, const axes *a)
         const osh_profile_row *row = &d->rows[r];
         double from = d->points[i].seconds, x = axes_x(a, from);
         double to = k < d->n_points ? d->points[k].seconds : d->seconds;
-        /* A thinner stage cannot be seen. */
+        /* A narrower stage would be invisible. */
         if (axes_x(a, to) - drawn >= LEAST_W)
             draw_stage(pg, a, row, from, to), drawn = axes_x(a, to);
         if (!row->of || (of && !strcmp(of, row->of))) continue;

@@ -1,9 +1,9 @@
 /* profile_read.c - reads the YAML of a profile.
  *
- * A record holds the highest memory since the record before it, so the picture has that value
- * between the two. The records "X Start" and "X End" bound a stage; any other record is a
- * checkpoint. Stages of a thread beside the job's own overlap: they are known by name, and their
- * time does not count as time of the job. */
+ * A record has the highest memory since the previous record, so the chart shows that value between
+ * the two records. The records "X Start" and "X End" bound a stage; any other record is a
+ * checkpoint. Stages of the thread that reads ahead overlap the stages of the job. The name of a
+ * stage tells that it is such a stage. Its time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -18,7 +18,7 @@ static const double mb = 1 << 20;
 
 typedef struct open_stage {
     int row;
-    double start, inside; // seconds; inside: time of the stages in it
+    double start, inside; // seconds; inside: time of the inner stages
 } open_stage;
 
 typedef struct reader {
@@ -26,9 +26,9 @@ typedef struct reader {
     osh_map *rows;         // own: stage name -> index of its row
     osh_profile_data *d; // view
     const char *path;
-    open_stage open[MAX_OPEN]; // stages that are open, the outermost first
+    open_stage open[MAX_OPEN]; // stages that have begun and not ended, the outermost first
     int n_open;
-    double beside; // start of the stage that is open on the other thread
+    double beside; // start of the current stage of the thread that reads ahead, in seconds
 } reader;
 
 /* ---- values ---- */
@@ -51,8 +51,8 @@ static int64_t record_bytes(const osh_yaml *map, const char *key)
 
 static const char beside[] = "read ahead";
 
-/* Returns the length of the phase in the name of a stage. A phase of oneshot is one word, and its
- * subject follows; a stage of another program is a phase as a whole. */
+/* Returns the length of the phase in the name of a stage. In a profile of oneshot the phase is the
+ * first word. In a profile of another program the whole name is the phase. */
 static size_t stage_phase_length(const char *stage)
 {
     char word[32];
@@ -63,7 +63,7 @@ static size_t stage_phase_length(const char *stage)
     return osh_profile_stage(word) == OSH_N_STAGES ? strlen(stage) : n;
 }
 
-/* Returns the row of a stage, and makes it if the stage is new. */
+/* Returns the row of a stage in the table. Makes the row if the stage is new. */
 static osh_status stage_row(reader *r, const char *stage, size_t n, int *row)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +99,8 @@ static void stage_begin(reader *r, int row, double t)
     else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
 }
 
-/* Ends a stage. An end without a begin is left from a file that was cut. */
+/* Ends a stage. Ignores the end of a stage that has no begin, which can occur in a file that was
+ * cut. */
 static void stage_end(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];
@@ -112,14 +113,14 @@ static void stage_end(reader *r, int row, double t)
     if (k < 0) return;
     double all = t - r->open[k].start;
     x->seconds += all - r->open[k].inside;
-    r->n_open--; // stages of a user may overlap others
+    r->n_open--; // stages of a user may overlap, so row k need not be the last
     memmove(&r->open[k], &r->open[k + 1], (size_t)(r->n_open - k) * sizeof *r->open);
     if (k) r->open[k - 1].inside += all;
 }
 
 /* ---- records ---- */
 
-/* Raises the peaks of the open stages and of the profile. */
+/* Raises the peaks of the open stages and of the profile to the values of a record. */
 static void stages_see(reader *r, int64_t high, int64_t live)
 {
     for (int i = 0; i < r->n_open; i++) {
@@ -176,8 +177,9 @@ static osh_status profile_read_record(reader *r, const osh_yaml *item)
         OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs falls to %.3f from %.3f", r->path,
                  item->line, t, d->seconds);
     stages_see(r, high > now ? high : now, live);
-    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the innermost stage, to which
-                                                           // the time until this record belongs
+    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the innermost stage; the time
+                                                           // until this record belongs to that
+                                                           // stage
     if (d->n_points) {
         osh_profile_point *before = &d->points[d->n_points - 1];
         if (high > before->bytes) before->bytes = high;
@@ -193,8 +195,8 @@ done:
     return rc;
 }
 
-/* Reduces the points to at most 1000. Each remaining point has the highest bytes of its
- * neighbours. */
+/* Reduces the points to at most 1000: replaces neighbouring points by one point with their highest
+ * bytes. */
 static void points_thin(osh_profile_data *d)
 {
     enum { MOST = 1000 };
@@ -220,10 +222,11 @@ static osh_status profile_read_records(osh_ctx *cx, osh_profile_data *d, const o
     OSH_NEW(cx, d->rows, n + 1);
     OSH_NEW(cx, d->marks, n + 1);
     OSH_NEW(cx, d->points, n + 1);
-    if (n && !record_is_valid(list->items[n - 1])) n--; // the last record was cut short
+    if (n && !record_is_valid(list->items[n - 1])) n--; // the last record may be incomplete
     for (size_t i = 0; i < n; i++) OSH_TRY(profile_read_record(&r, list->items[i]));
     while (r.n_open)
-        stage_end(&r, r.open[r.n_open - 1].row, d->seconds); // stages that a kill left open
+        stage_end(&r, r.open[r.n_open - 1].row, d->seconds); // ends the stages that were open when
+                                                             // the process was killed
     points_thin(d);
 done:
     osh_map_free(cx, r.rows);
@@ -232,7 +235,7 @@ done:
 
 /* ---- the file ---- */
 
-/* Adds the number of operations of each phase. The summary at the file's end has them. */
+/* Adds the number of operations of each phase, from the summary at the end of the file. */
 static void profile_read_flops(osh_profile_data *d, const osh_yaml *phases)
 {
     for (size_t i = 0; phases && phases->kind == OSH_Y_SEQ && i < phases->n; i++) {
@@ -271,8 +274,8 @@ static void profile_read_summary(osh_profiled *out, const osh_yaml *y)
     profile_read_flops(&out->d, osh_yaml_get(y, "phases"));
 }
 
-/* Parses the file. Quark's files are not written record by record: if the file does not parse, its
- * last record and the text after it are dropped. */
+/* Parses the file. If the file does not parse, drops its last record and the text after that, and
+ * parses again: Quark does not write its files record by record. */
 static osh_status profile_parse(osh_ctx *cx, osh_yaml **y, const char *text, size_t n,
                                 const char *path)
 {

@@ -1,5 +1,5 @@
-/* profiles.c - makes a page or a text of profiles: the peaks and times of each, and for several the
- * peaks by model and method. */
+/* profiles.c - makes a page or a text of profiles: the peaks and times of each profile, and for
+ * several profiles a table of peaks by model and method. */
 #include "report/profiles.h"
 #include "report/page.h"
 
@@ -17,8 +17,8 @@ static figures profile_figures(const osh_profiled *p)
                       p->d.io.read_bytes, p->d.io.written_bytes}};
 }
 
-/* Returns the index of the first profile that has the same model (or method, as `what` says) as
- * profile i. */
+/* Returns the index of the first profile for which `what` (its model or its method) is the same as
+ * for profile i. */
 static int profiles_first(const osh_profiled *of, int n, const char *(*what)(const osh_profiled *),
                           int i)
 {

@@ -46,7 +46,7 @@ static bool options_add(cJSON *o, const osh_field *f, const void *v, const void 
     case OSH_F_STR:
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
-        /* An output is published, but the directories of a machine are not. */
+        /* The report may be published with the output, so a path is reduced to its last part. */
         return osh_report_string(o, f->name, option_is_path(f->name) ? osh_path_last(text) : text);
     default: break;
     }
@@ -56,7 +56,7 @@ static bool options_add(cJSON *o, const osh_field *f, const void *v, const void 
         o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
 }
 
-/* Returns the options that differ from their default. The caller frees it. */
+/* Returns the options that differ from their defaults as a JSON object (own). */
 static osh_status options_json(osh_ctx *cx, cJSON **out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -126,8 +126,7 @@ done:
     return rc;
 }
 
-/* Returns the processor, the threads and the memory of the machine, but not its name. The caller
- * frees it. */
+/* Sets *out (own) to a text with the processor, the threads and the memory of the machine. */
 static osh_status machine_find(osh_ctx *cx, char **out)
 {
     static const char key[] = "model name";
@@ -160,7 +159,7 @@ static bool report_add_identity(cJSON *root, const osh_report *r)
 
 /* ---- measurements ---- */
 
-/* Adds the sums of the rows of the job's own thread by phase. With "other" they add up to
+/* Adds the seconds of each phase on the job's own thread. The phases and "other" add up to
  * "total". */
 static bool report_add_seconds(cJSON *root, const osh_report *r)
 {
@@ -191,7 +190,7 @@ static bool report_add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
         ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        char triple[80]; // each point on one line
+        char triple[80]; // one point of the curve, printed on one line
         const osh_profile_point *x = &r->d.points[i];
         snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes,
                  (long long)x->live);
@@ -211,7 +210,7 @@ static bool device_add_copies(cJSON *o, const char *key, int64_t bytes, double s
     return ok;
 }
 
-/* Adds the fallbacks of the GPU, each with the number of times that it happened. */
+/* Adds each kind of fallback of the GPU and the number of times that it happened. */
 static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
 {
     cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");
@@ -223,8 +222,8 @@ static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
     return ok;
 }
 
-/* Adds where values between subgraphs are stored, and the bytes of values that were copied to and
- * from the GPU. */
+/* Adds the tier (GPU, host or disk) of the values between subgraphs, and the bytes of values that
+ * were copied to and from the GPU. */
 static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
@@ -325,8 +324,8 @@ static int64_t number_after(const char *text, const char *key)
     return v;
 }
 
-/* Adds the traversals, if each modifier has its own. The time of a traversal that an earlier run
- * did is unknown. */
+/* Adds the traversals, if each modifier has a traversal of its own. The time of a traversal is
+ * unknown if an earlier process made it. */
 static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
     cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
@@ -343,8 +342,8 @@ static bool report_add_traversals(cJSON *root, const osh_plan *p)
     return ok;
 }
 
-/* Adds the number of copied tensors that contain a NaN or an infinity, and the names of the first
- * ones. */
+/* Adds the number of copied tensors that contain a NaN or an infinity, and the names of some of
+ * them. */
 static bool report_add_not_finite(cJSON *root, const osh_run *r)
 {
     cJSON *o = NULL, *list = NULL;
@@ -374,7 +373,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
                         .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
-    if (rc) osh_error_clear(cx); // some systems hide it
+    if (rc) osh_error_clear(cx); // some systems do not allow to read the counters
     else {
         out->storage_read = number_after(io, "\nread_bytes: ");
         out->storage_written = number_after(io, "\nwrite_bytes: ");

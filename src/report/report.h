@@ -1,4 +1,4 @@
-/* report.h - results of a run, collected once for the JSON and the HTML report. */
+/* report.h - results of a run, collected once for both reports (JSON and HTML). */
 #ifndef OSH_REPORT_H
 #define OSH_REPORT_H
 #include "base/buf.h"
@@ -10,22 +10,22 @@ typedef struct osh_report {
     double seconds;       // seconds that the run took
     int64_t source_bytes; // bytes of all tensors in the source's files
     int64_t storage_read, storage_written; // bytes that the process read from disks and wrote to
-                                           // them, as the kernel counts; < 0: unknown
+                                           // disks, counted by the kernel; < 0: unknown
     int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory; 0: none
     osh_cuda_counters copies; // counters of the GPU
     int n_fallbacks;
     int n_experts;        // number of quantized modules that belong to experts
-    const char *model;    // view: the last part of its path
+    const char *model;    // view: last part of the path of the model
     char *command, *machine; // own
     char date[32];        // date of the report, UTC
-    cJSON *options;       // own: the options that differ from their default
+    cJSON *options;       // own: the options that differ from their defaults
 } osh_report;
 
-/* Collects the report and makes its page. The caller frees both. */
+/* Collects the report and makes its HTML page. The caller frees *out and *html. */
 osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r);
 void osh_report_deinit(osh_ctx *cx, osh_report *r);
-/* Writes the report as JSON, item by item, because the JSON of 20,000 modules takes 10 MB. It is a
- * callback of osh_file_write_by; `report` points to an osh_report. */
+/* Writes the report as JSON, item by item, because the JSON of 20,000 modules takes 10 MB. A
+ * callback for osh_file_write_by; `report` points to an osh_report. */
 osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f);
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
 #endif

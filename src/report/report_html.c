@@ -35,7 +35,7 @@ static void html_about_row(osh_page *pg, const char *what, const char *text, boo
     PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
 }
 
-/* Writes the table that identifies the run. */
+/* Writes the table of the run: model, scheme, date and machine. */
 static void html_about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
@@ -78,7 +78,7 @@ static void html_head(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
     html_card(pg, "fallbacks");
-    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this comment of the page by its
+    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this comment in the page by its
                                             // results
 }
 
@@ -89,8 +89,8 @@ static double module_error(const osh_run *r, int i)
     return r->results[i].nmse > 0 ? r->results[i].nmse : 0;
 }
 
-/* Returns the loss of the layer's output relative to its loss with the weight rounded to nearest; 0
- * if not known. */
+/* Returns the loss of the output of Linear i, relative to the loss with the weight rounded to
+ * nearest. Returns 0 if the loss is not known. */
 static double module_share(const osh_run *r, int i)
 {
     const osh_result *x = &r->results[i];
@@ -104,8 +104,8 @@ static bool run_has_shares(const osh_run *r)
     return false;
 }
 
-/* Draws one bar for each module in the order of execution; for more than MAX_BARS modules, one bar
- * for the worst of each range. The scale is logarithmic. */
+/* Draws one bar for each module in the order of execution, with a logarithmic scale. For more than
+ * MAX_BARS modules, one bar shows the worst of several successive modules. */
 static void html_error_chart(osh_page *pg, const osh_run *r,
                              double (*value)(const osh_run *r, int i), const char *what)
 {
@@ -200,7 +200,8 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
     PUT(pg, "</details>\n");
 }
 
-/* Lists experts that got less than an eighth of an even share of the tokens. */
+/* Lists experts with less than an eighth of `share`, the tokens per expert if all experts get
+ * equally many. */
 static void html_starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
 {
     int n = 0;

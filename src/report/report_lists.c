@@ -22,7 +22,7 @@ bool osh_report_string(cJSON *o, const char *key, const char *s)
     return cJSON_AddStringToObject(o, key, s) != NULL;
 }
 
-/* Stores the item in *out. If `ok` is false, no memory was left: it frees the item and fails. */
+/* Stores the item in *out. If `ok` is false, an allocation has failed: frees the item and fails. */
 static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 {
     if (ok) return *out = o, OSH_OK;
@@ -30,8 +30,8 @@ static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
     return osh_fail(cx, OSH_E_NOMEM, "no memory for the report");
 }
 
-/* Adds the loss after each step of a solve, and the last loss relative to the loss without the
- * weight. */
+/* Adds the loss after each step of a solve, and the last loss relative to the loss with a weight of
+ * zeros. */
 static bool module_add_losses(cJSON *o, const osh_run *r, int i)
 {
     const osh_losses *x = &r->results[i].losses;
@@ -76,14 +76,15 @@ static osh_status fallback_item(osh_ctx *cx, cJSON **out, const void *user, int6
                          osh_report_string(o, "fallback", r->results[i].fallback));
 }
 
-/* Adds how many tokens a router sent to each expert, counted in the last part of the run. */
+/* Makes the item of a router: the number of tokens that the router sent to each expert, counted
+ * since the run was last started. */
 static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
     const osh_router_tokens *x = &r->coverage->routers[i];
     const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
-    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // own: o
+    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // own: o; view: tokens
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
               osh_report_number(o, "tokens", (double)x->n_tokens) &&
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
@@ -95,7 +96,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
 static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_report_lists *l = user;
-    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o
+    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o; view: t, f
     bool ok = o && osh_report_string(o, "name", l->r->run->plan->schedule.parts->parts[i].name) &&
               (t = cJSON_AddObjectToObject(o, "seconds")) &&
               (f = cJSON_AddObjectToObject(o, "gflop"));
@@ -108,8 +109,7 @@ static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int6
     return item_give(cx, out, o, ok);
 }
 
-/* Finds the rows of the profile and the largest error of each subgraph. Looks at each row and each
- * Linear once. */
+/* Finds, for each subgraph, the rows of the profile and the largest error of a Linear. */
 static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
 {
     osh_status rc = OSH_OK;
@@ -126,7 +126,7 @@ static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
         OSH_TRY(osh_map_put(cx, names, p->schedule.parts->parts[i].name,
                             strlen(p->schedule.parts->parts[i].name), i));
     }
-    /* The loop runs backwards, so each list is in the order of the rows. */
+    /* The loop runs backwards, so the list of each subgraph is in the order of the rows. */
     for (int k = (int)r->d.n_rows - 1; k >= 0; k--) {
         const osh_profile_row *row = &r->d.rows[k];
         if (row->background || !row->of || !osh_map_get(names, row->of, strlen(row->of), &s))

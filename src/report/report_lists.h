@@ -1,24 +1,24 @@
 /* report_lists.h - the arrays of the report that grow with the model: modules, fallbacks,
- * subgraphs, routers. Their items are made one by one while they are written. */
+ * subgraphs, routers. Each item is made when it is written, so the arrays need no memory. */
 #ifndef OSH_REPORT_LISTS_H
 #define OSH_REPORT_LISTS_H
 #include "report/report.h"
 #include "text/json.h"
 
-enum { OSH_REPORT_LISTS = 5 }; // including the last entry, which is empty and ends the list
+enum { OSH_REPORT_LISTS = 5 }; // number of arrays, with an empty entry that ends the list
 
 typedef struct osh_report_lists {
     osh_json_list lists[OSH_REPORT_LISTS];
     const osh_report *r; // view
     int *row_of;         // own [subgraphs]: first row of the profile; -1: none
     int *next_row;       // own [rows]: next row of the same subgraph; -1: none
-    double *worst;       // own [subgraphs]: the largest error of its Linears; -1: none
+    double *worst;       // own [subgraphs]: the largest error of a Linear; -1: none
 } osh_report_lists;
 
 osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_report *r);
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
-/* The functions below return false if there was no memory. */
+/* The functions below return false if an allocation fails. */
 bool osh_report_number(cJSON *o, const char *key, double v); // writes null if v is not finite
 bool osh_report_seconds(cJSON *o, const char *key, double s);
 bool osh_report_string(cJSON *o, const char *key, const char *s);

@@ -1,5 +1,5 @@
-/* json.c - parses JSON text to a cJSON tree. It first checks syntax, nesting, NUL and duplicate
- * keys.
+/* json.c - parses JSON text to a cJSON tree. It first checks the syntax, the nesting, NUL bytes and
+ * duplicate keys.
  *
  * cJSON keeps numbers as doubles, so integers are exact up to 2^53; the integer getters refuse
  * larger ones. */
@@ -12,7 +12,7 @@
 
 #define EXACT_INT 9007199254740992.0 // 2^53
 
-enum { FEW_KEYS = 16 }; // for at most this many keys comparing all pairs is faster than hashing
+enum { FEW_KEYS = 16 }; // up to this many keys, comparing all pairs is faster than hashing
 
 static osh_status json_fail_twice(osh_ctx *cx, const char *key, const char *what)
 {
@@ -47,7 +47,7 @@ done:
     return rc;
 }
 
-/* Fails if a key occurs twice in an object. Its recursion is as deep as the nesting, which the scan
+/* Fails if a key occurs twice in an object. The recursion is as deep as the nesting, which the scan
  * has limited. */
 static osh_status json_check_keys(osh_ctx *cx, const cJSON *o, const char *what)
 {
@@ -64,17 +64,19 @@ done:
     return rc;
 }
 
-/* Returns a copy that cJSON can read: each NUL in a string becomes C0 80, which cJSON treats as two
- * plain bytes, and NaN and Infinity become 1e999. The text has passed the scan. */
+/* Returns a copy of the text that cJSON can read (own). Each NUL in a string becomes C0 80, which
+ * cJSON treats as two plain bytes; NaN and Infinity become 1e999. The text must have passed the
+ * scan. */
 static char *json_encode(osh_ctx *cx, const char *text, size_t *n)
 {
     size_t k = 0;
     bool in_string = false;
-    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL becomes two bytes, NaN (3 bytes) five
+    char *out = osh_alloc(cx, *n * 2 + 1); // a NUL becomes two bytes, NaN (3 bytes) becomes five
 
     if (!out) return NULL;
     for (size_t i = 0; i < *n; i++) {
-        bool escaped = text[i] == '\\'; // only strings have escapes
+        bool escaped = text[i] == '\\'; // only strings have escapes, so a backslash is inside a
+                                        // string
         if (text[i] == '"') in_string = !in_string;
         if (text[i] == 0 || (escaped && !strncmp(text + i + 1, "u0000", 5))) {
             out[k++] = (char)0xc0;

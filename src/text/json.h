@@ -15,8 +15,8 @@ enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // *out: own, freed with cJSON_Delete
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
-/* Getters. `what` is the name of the file in messages. The *_or functions return the default if the
- * member is absent or null; a member of another type is an error. */
+/* Getters of members of an object. `what` is the name of the file in messages. The *_or functions
+ * return the default if the member is absent or null. A member of another type is an error. */
 osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key,
                         const char *what);
 osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt,
@@ -28,10 +28,10 @@ osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
                            const char *dflt,
                            const char *what); // *out: view of o
-/* A member to set. value: JSON text; NULL removes the member. */
+/* A member to set. value: JSON text; NULL: remove the member. */
 typedef struct osh_json_member { const char *key, *value; } osh_json_member;
-/* Returns the text of a JSON object in which one top-level member is set. All other bytes stay as
- * they are. An absent member is added at the end. */
+/* Returns the text of a JSON object in which one top-level member is set. All other bytes are
+ * copied unchanged. An absent member is added at the end. */
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
                          const char *what);
 /* Prints a tree like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
@@ -40,8 +40,8 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
  * Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
 /* Writes a JSON object that may be too large for memory: the members of `root`, and arrays whose
- * items are made one at a time. `lists` ends with an entry whose key is NULL; its keys must not be
- * in `root`. If `item` leaves *out NULL, the item is skipped. */
+ * items the callback `item` makes one at a time. `lists` ends with an entry whose key is NULL. Its
+ * keys must not be in `root`. If `item` sets *out to NULL, the item is skipped. */
 typedef struct osh_json_list {
     const char *key;
     int64_t n;
@@ -51,8 +51,8 @@ osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_
                           const void *user);
 /* Reads a JSON object of a file in pieces. `lists` names its long arrays and ends with an entry
  * whose key is NULL. Each item of such an array is passed to the callback `item` in file order, or
- * skipped if `item` is NULL. *rest (own) is the tree of all other members, with null for these
- * arrays; rest may be NULL. */
+ * skipped if `item` is NULL. *rest (own) is the tree of the whole object, with null for each of
+ * these arrays. rest may be NULL. */
 typedef struct osh_json_taken {
     const char *key;
     osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);
@@ -60,8 +60,8 @@ typedef struct osh_json_taken {
 osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
                                const osh_json_taken *lists, void *user);
 /* Calls `member` for each member of a JSON object in text order, without building its tree. The
- * whole text is checked first. n: number of members; i: index of this one. A key that occurs twice
- * is passed twice. */
+ * whole text is checked first. n: number of members; i: index of the member. A key that occurs
+ * twice is passed twice. */
 typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n,
                                          const char *key, const cJSON *o);
 osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,

@@ -1,5 +1,5 @@
-/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object; every
- * other byte stays.
+/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object. All other
+ * bytes are copied unchanged.
  *
  *   { "a": 1, "b": [2], "c": 3 }
  *     |    ^^      a member is the bytes from its key's quote to the end of its value
@@ -10,21 +10,20 @@
 #include <string.h>
 
 typedef struct member {
-    size_t key, value, end; // offsets of: the key's quote, the value's first byte, the end of the
-                            // value
+    size_t key, value, end; // offsets of the key's first quote, the value's first byte, and the end
+                            // of the value
 } member;
 
 typedef struct layout {
     size_t open, close; // offsets of the braces
-    member first, last; // key 0: the object has no members
-    member found;       // member with the wanted key; its key is 0 if it is absent
+    member first, last; // first.key is 0 if the object has no members
+    member found;       // member with the wanted key; found.key is 0 if there is no such member
     size_t before;      // end of the member before `found`; 0: `found` is the first
     const char *text;   // view [n]
     size_t n;
 } layout;
 
-/* Sets *same to true if the key of the text is `key`. The key is compared after its escapes are
- * decoded. */
+/* Sets *same to true if the key in the text, with its escapes decoded, equals `key`. */
 static osh_status key_is(osh_json_scan *s, bool *same, size_t start, size_t end, const char *key)
 {
     cJSON *v = cJSON_ParseWithLength(s->text + start, end - start); // own
@@ -44,7 +43,7 @@ static osh_status layout_read_member(osh_json_scan *s, layout *l, const char *ke
     OSH_TRY(osh_json_scan_string(s));
     OSH_TRY(key_is(s, &same, m.key, s->at, key));
     osh_json_scan_space(s);
-    s->at++; // skips ':'; the scan of the whole text has checked it
+    s->at++; // skips the ':', which the scan of the whole text has checked
     osh_json_scan_space(s);
     m.value = s->at;
     OSH_TRY(osh_json_scan_value(s));
@@ -75,7 +74,8 @@ static osh_status layout_read(osh_ctx *cx, layout *l, const char *text, size_t n
     OSH_TRY(osh_json_scan_value(&s));
     l->close = s.at - 1;
     OSH_TRY(osh_json_scan_end(&s));
-    for (s.at = l->open + 1;; s.at++) { // begins after '{', and again after each ','
+    for (s.at = l->open + 1;; s.at++) { // each round reads one member: s.at is after '{' or after a
+                                        // ','
         osh_json_scan_space(&s);
         if (s.at == l->close) break;
         OSH_TRY(layout_read_member(&s, l, key));
@@ -102,8 +102,8 @@ done:
     return rc;
 }
 
-/* Adds a member after the last one, indented like the first. An object without members gets new
- * lines. */
+/* Adds a member after the last member, indented like the first. In an object without members, the
+ * new member gets a line of its own. */
 static osh_status member_add(osh_ctx *cx, osh_buf *b, const layout *l, const char *key,
                              const char *value)
 {
@@ -129,8 +129,8 @@ done:
     return rc;
 }
 
-/* Removes a member: the first one with the comma and the space after it, any other with the comma
- * and the space before it. */
+/* Removes a member. The comma and the space after the first member, or before any other member, are
+ * removed too. */
 static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
                       const char *what)
 {
@@ -145,7 +145,7 @@ static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const cha
             s.at++;
             osh_json_scan_space(&s);
             to = s.at;
-        } else { // it is the only member
+        } else { // the object has no other member
             from = l->open + 1, to = l->close;
         }
     }

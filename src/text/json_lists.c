@@ -1,6 +1,6 @@
-/* json_lists.c - reads JSON files that are too long for a tree: the items of the arrays that a
- * caller names are read one at a time, the rest becomes a tree. Memory holds a piece of the file,
- * one item and that rest.
+/* json_lists.c - reads JSON files that are too long for a tree. The caller names arrays whose items
+ * are read one at a time. The rest of the file becomes a tree. Memory contains a piece of the file,
+ * one item and the tree.
  *
  * osh_json_members reads the members of an object in memory in the same way: the trees of 12,500
  * tensors of a safetensors header would take 8 MB. */
@@ -13,8 +13,8 @@ enum { PIECE = 1 << 16, MOST_ITEM = 1 << 26, MOST_REST = 1 << 28 };
 typedef struct reading {
     osh_file *f;   // own
     char *piece;   // own [PIECE]
-    size_t n;      // bytes of the piece
-    int64_t at;    // offset in the file after the piece
+    size_t n;      // bytes in the piece
+    int64_t at;    // offset in the file of the end of the piece
     osh_buf *copy; // view: receives the scanned text from offset `from` on; NULL: not copied
     size_t from;
     osh_buf item, rest, key; // own
@@ -75,7 +75,8 @@ done:
     return rc;
 }
 
-/* Reads an array from its opening to its closing bracket. */
+/* Reads an array from its opening to its closing bracket, and passes each item to the callback of
+ * the array. */
 static osh_status list_take_items(osh_json_scan *s, reading *r, const osh_json_taken *list)
 {
     osh_status rc = OSH_OK;
@@ -98,8 +99,8 @@ done:
     return rc;
 }
 
-/* Reads a member of the outermost object and appends its text to `rest`. For an array of `lists` it
- * appends null. */
+/* Reads a member of the outermost object and appends the text of the member to r->rest. For an
+ * array that the caller has named, appends null. */
 static osh_status rest_read_member(osh_json_scan *s, reading *r)
 {
     osh_status rc = OSH_OK;
@@ -161,7 +162,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
     if (osh_json_scan_peek(&s) == '{') OSH_TRY(rest_read_object(&s, &r));
     else OSH_TRY(reading_copy_value(&s, &r, &r.rest));
     OSH_TRY(osh_json_scan_end(&s));
-    /* The parser also refuses an array that occurs twice. */
+    /* The parser also fails if an array occurs twice. */
     OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0));
     if (rest) *rest = tree, tree = NULL; // give
 done:

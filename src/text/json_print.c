@@ -178,7 +178,7 @@ enum { PIECE = 1 << 16 };
 typedef struct printing {
     osh_file *f; // view
     int64_t at;  // number of bytes written to the file
-    osh_buf b;   // own: text that follows these bytes
+    osh_buf b;   // own: text to write at the offset `at`
 } printing;
 
 static osh_status printing_flush(osh_ctx *cx, printing *w, size_t least)

@@ -1,8 +1,8 @@
 /* json_scan.c - a strict scan of JSON text without recursion: RFC 8259, with a limit on the
  * nesting.
  *
- * cJSON accepts 01, raw control characters and much else, and stops at a NUL. A text that passes
- * this scan has the same meaning for cJSON. */
+ * cJSON accepts invalid texts such as 01 or raw control characters, and stops at a NUL. A text that
+ * passes this scan has the same meaning for cJSON as in RFC 8259. */
 #include "text/json_scan.h"
 #include <string.h>
 
@@ -21,7 +21,7 @@ osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *pro
 
 static size_t scan_place(const osh_json_scan *s) { return s->base + s->at; }
 
-/* Makes n bytes available at s->at, or fewer if the text ends. */
+/* Reads more of the text until n bytes are available at s->at, or fewer if the text ends. */
 static void scan_look_ahead(osh_json_scan *s, size_t n)
 {
     while (s->more && !s->ended && s->n - s->at < n) {
@@ -79,7 +79,8 @@ static osh_status scan_nul(osh_json_scan *s, size_t at)
     return s->allow_nul ? OSH_OK : osh_json_scan_fail(s, at, "a NUL character in a string");
 }
 
-/* Reads the digits after "\u": one code unit, or a surrogate pair. */
+/* Reads the digits after "\u" to *cp. They are one UTF-16 code unit, or two code units with another
+ * "\u" between them. */
 static osh_status scan_unicode(osh_json_scan *s, uint32_t *cp)
 {
     size_t start = scan_place(s) - 2;
@@ -117,7 +118,7 @@ static osh_status scan_take(osh_json_scan *s, const char *text, size_t n)
     return s->failed = s->take(s->cx, s->take_user, text, n);
 }
 
-/* Reads an escape. s->at is after its backslash. */
+/* Reads an escape. s->at is after the backslash. */
 static osh_status scan_escape(osh_json_scan *s)
 {
     static const char escapes[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
@@ -272,8 +273,8 @@ osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to)
     return scan_to(s, to, scan_key);
 }
 
-/* Runs after a complete value: closes the objects and arrays that end here, and stops at the start
- * of the next value or after the outermost one. */
+/* Called after a complete value. Closes the objects and arrays that end at this point, and stops at
+ * the start of the next value or after the outermost value. */
 static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
 {
     while (*depth > 0) {

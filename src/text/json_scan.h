@@ -1,5 +1,5 @@
-/* json_scan.h - a strict scan of JSON text (RFC 8259) that builds nothing. json.c checks a text
- * with it before cJSON reads it, json_edit.c finds the bytes of a member with it. */
+/* json_scan.h - a strict scan of JSON text (RFC 8259) that builds nothing. json.c uses the scan to
+ * check a text before cJSON reads it. json_edit.c uses the scan to find the bytes of a member. */
 #ifndef OSH_JSON_SCAN_H
 #define OSH_JSON_SCAN_H
 #include "base/buf.h"
@@ -7,8 +7,9 @@
 /* OSH_JSON_MAX_NUMBER: longest number that cJSON reads, in characters. */
 enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 };
 
-/* Reads more of a text that is scanned in pieces: drops the first `used` bytes of the piece and
- * returns the rest together with new bytes. At the end of the text it sets *end instead. */
+/* Callback that reads more of a text that is scanned in pieces. It drops the first `used` bytes of
+ * the piece, and returns the rest together with new bytes. At the end of the text it sets *end
+ * instead. */
 typedef osh_status (*osh_json_more_fn)(osh_ctx *cx, void *user, size_t used, const char **text,
                                        size_t *n, bool *end);
 typedef osh_status (*osh_json_take_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
@@ -31,16 +32,17 @@ typedef struct osh_json_scan {
     bool has_nan;
 } osh_json_scan;
 
-/* Fails with the line and the column of `at`, in bytes from the start of the whole text. A text in
- * pieces counts as one line. */
+/* Fails with a message that has the line and the column (in bytes) of offset `at`. A text in pieces
+ * counts as one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
 int osh_json_scan_peek(osh_json_scan *s);         // returns the next byte, or -1 at the end
-osh_status osh_json_scan_begin(osh_json_scan *s); // refuses a byte order mark, as Python does
+osh_status osh_json_scan_begin(osh_json_scan *s); // begins a scan; fails on a byte order mark, as
+                                                  // Python does
 void osh_json_scan_space(osh_json_scan *s);
-osh_status osh_json_scan_string(osh_json_scan *s); // s is at the opening quote
+osh_status osh_json_scan_string(osh_json_scan *s); // scans a string; s is at the opening quote
 /* Scans a number; s is at its first character. */
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]);
-/* Scan a string or a key, and append its content to `to`. The callback `take` is not called. */
+/* Scans a string or a key, and appends its content to `to`. Does not call the callback `take`. */
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_value(osh_json_scan *s); // scans white space and one whole value

@@ -1,4 +1,4 @@
-/* json_walk.c - walks through JSON text value by value; a file is read in pieces of 64 KiB. */
+/* json_walk.c - reads JSON text value by value; a file is read in pieces of 64 KiB. */
 #include "text/json_walk.h"
 
 #include <stdio.h>
@@ -89,7 +89,8 @@ static osh_status walk_fail_kind(osh_json_walk *w, const char *name, const char 
                     walk_kind(osh_json_walk_peek(w)), wanted);
 }
 
-/* Reads the opening bracket. If the closing bracket follows, reads it too and sets *empty. */
+/* Reads the opening bracket of an object or array. If the closing bracket follows, reads that too
+ * and sets *empty. */
 static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bool *empty)
 {
     *empty = false;
@@ -103,7 +104,7 @@ static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bo
     return OSH_OK;
 }
 
-/* Reads the comma before another value, or the closing bracket. Sets *over to true after the
+/* Reads the comma before another value, or the closing bracket. Sets *over to true if it was the
  * bracket. */
 static osh_status walk_list_next(osh_json_walk *w, char closer, bool *over)
 {
@@ -192,7 +193,7 @@ typedef struct copying {
     void *user;
 } copying;
 
-/* Copies the text of a string with JSON's necessary escapes only. */
+/* Appends the text of a string to the copy. Only the necessary escapes of JSON remain. */
 static osh_status walk_copy_plain(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -242,7 +243,7 @@ done:
 
 static osh_status walk_copy_value(osh_json_walk *w, const copying *c);
 
-/* Copies an object or array. Its recursion is as deep as the nesting, which walk_list_begin
+/* Copies an object or array. The recursion is as deep as the nesting, which walk_list_begin
  * limits. */
 static osh_status walk_copy_list(osh_json_walk *w, const copying *c, bool object)
 {
@@ -278,7 +279,7 @@ static osh_status walk_copy_value(osh_json_walk *w, const copying *c)
     if (first == '-' || (first >= '0' && first <= '9')) {
         OSH_TRY(osh_json_scan_number(&w->s, text));
     } else {
-        OSH_TRY(osh_json_scan_value(&w->s)); // scans true, false or null, or fails
+        OSH_TRY(osh_json_scan_value(&w->s)); // reads true, false or null, or fails
         strcpy(text, first == 't' ? "true" : first == 'f' ? "false" : "null");
     }
     OSH_TRY(c->put(w->s.cx, c->user, text, strlen(text)));
@@ -309,6 +310,6 @@ void osh_json_walk_seek(osh_json_walk *w, int64_t place)
         w->s.at = (size_t)place - w->s.base;
         return;
     }
-    w->at = place, w->n = 0; // only the text of a file is longer than the piece
+    w->at = place, w->n = 0; // a position outside the piece: the text is a file
     w->s.base = (size_t)place, w->s.text = w->piece, w->s.n = w->s.at = 0, w->s.ended = false;
 }

@@ -12,14 +12,15 @@
 typedef struct target {
     char *text;       // own
     osh_regex *regex; // own; NULL: the target is a name or a class
-    bool late;        // true if its text contains "re:": it sorts after all others
+    bool late;        // true if the text of the target contains "re:"; such targets are sorted
+                      // after all others
     size_t index;     // index in the caller's list
     int64_t hits;
 } target;
 
 struct osh_matcher {
     target *sorted; // own [n]
-    size_t *where;  // own [n]: index in `sorted` of the target with this index in the caller's list
+    size_t *where;  // own [n]: where[i] is the index in `sorted` of target i of the caller's list
     size_t n;
 };
 

@@ -5,16 +5,17 @@
 #define OSH_MATCH_H
 #include "text/regex.h"
 
-/* A list of targets with compiled regexes; for one thread at a time. */
+/* A list of targets with compiled regexes. Only one thread may use it at a time. */
 typedef struct osh_matcher osh_matcher;
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n);
 void osh_matcher_free(osh_ctx *cx, osh_matcher *m);
-/* Returns the index of the winning target, or -1. Of equal target strings the last one wins, like
- * the later group in the reference. cls may be NULL (unknown). A module of vLLM's class LinearBase
- * also matches the target "Linear", as in the reference; a Linear does not match "LinearBase". */
+/* Returns the index of the winning target, or -1. If target strings are equal, the last target
+ * wins, as in compressed-tensors. cls may be NULL (unknown). A module of vLLM's class LinearBase
+ * also matches the target "Linear", as in compressed-tensors; a Linear does not match
+ * "LinearBase". */
 osh_status osh_matcher_find(osh_ctx *cx, int64_t *which, osh_matcher *m, const char *name,
                             const char *cls);
-/* Returns the number of modules that the target has matched so far, with or without winning. A
- * target that matches nothing deserves a warning. */
+/* Returns the number of modules that the target has matched so far, including modules for which
+ * another target won. The caller should warn about a target that matches nothing. */
 int64_t osh_matcher_hits(const osh_matcher *m, size_t target);
 #endif

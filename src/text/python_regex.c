@@ -1,5 +1,5 @@
-/* python_regex.c - checks that Python's re accepts a pattern and reads it as PCRE2 does. It does
- * not look for errors that osh_regex_new finds. */
+/* python_regex.c - checks that Python's re accepts a pattern, and gives it the same meaning as
+ * PCRE2. Errors that osh_regex_new finds are not checked. */
 #include "text/python_regex.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,9 @@ typedef struct reader {
     bool body; // a part of the pattern other than options and comments is before `at`
     int open[DEPTH_MOST]; // number of each open group; 0: the group does not capture
     int n_open, n_groups; // n_open: open groups; n_groups: groups that capture, up to `at`
-    int behind;           // n_open at the start of the outermost lookbehind; -1: `at` is in none
-    int before_behind;    // n_groups at the start of that lookbehind
+    int behind;           // n_open at the start of the outermost lookbehind; -1: `at` is not in a
+                          // lookbehind
+    int before_behind;    // n_groups at the start of the outermost lookbehind
     struct group_name {
         const char *s; // view: position in the pattern
         size_t n;
@@ -35,8 +36,8 @@ static osh_status python_refuse(const reader *r, const char *why)
 
 static bool is_one_of(const char *set, char c) { return c && strchr(set, c); }
 
-/* Fails if the group `number` does not begin before `at`, is not closed, or began in the same
- * lookbehind. */
+/* Fails if group `number` begins after `at`, is not closed, or began in the lookbehind that
+ * contains `at`. */
 static osh_status check_reference(reader *r, int number)
 {
     for (int i = 0; i < r->n_open; i++)
@@ -70,21 +71,21 @@ static osh_status group_push(reader *r, bool captures, const char *name)
 
 static void group_pop(reader *r)
 {
-    if (r->n_open) r->n_open--; // no open group: osh_regex_new refuses the pattern
+    if (r->n_open) r->n_open--; // without an open group, osh_regex_new reports the error
     if (r->n_open <= r->behind) r->behind = -1;
 }
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /* Reads an escape that Python and PCRE2 read alike: a letter of `known`, x and two hexadecimal
- * digits, or a character that is not a letter. Fails on any other. */
+ * digits, or a character that is not a letter. Fails on any other escape. */
 static osh_status read_escape(reader *r, const char *known)
 {
     const char *c = r->s + r->at + 1;
     if (*c == 'x' && (!is_one_of(hexits, c[1]) || !is_one_of(hexits, c[2])))
         return python_refuse(r, "want two hexadecimal digits after \\x");
     if (*c != 'x' && is_letter(*c) && !is_one_of(known, *c))
-        return python_refuse(r, "an escape that is not one of both");
+        return python_refuse(r, "an escape that Python and PCRE2 do not share");
     if (is_one_of("123456789", *c) && is_one_of(digits, c[1]))
         return python_refuse(r, "a number of two digits after a backslash");
     r->at += *c ? 2 : 1;
@@ -109,8 +110,9 @@ done:
     return rc;
 }
 
-/* Checks that all alternatives of a lookbehind have the same length, as Python requires. Its text
- * begins at `s`. Alternatives with anything but plain characters are refused. */
+/* Checks that all alternatives of a lookbehind have the same length, as Python requires. s: text of
+ * the lookbehind after its "(?<=" or "(?<!". Fails if an alternative has anything but plain
+ * characters. */
 static osh_status check_lookbehind(const reader *r, const char *s)
 {
     size_t n = 0, want = 0;
@@ -138,11 +140,11 @@ static osh_status read_options(reader *r)
     const char *s = r->s + r->at + 2;
     size_t n = strspn(s, "imsx"), off = s[n] == '-' ? 1 + strspn(s + n + 1, "imsx") : 0;
     if (n + off == 0 || off == 1 || (s[n + off] != ':' && s[n + off] != ')'))
-        return python_refuse(r, "a group that is not one of both");
+        return python_refuse(r, "a kind of group that Python and PCRE2 do not share");
     for (size_t i = 0; i < n + off; i++)
         if (memchr(s, s[i], i)) return python_refuse(r, "an option that is named twice");
     if (s[n + off] == ')' && (r->body || off))
-        return python_refuse(r, "options of the whole pattern that are not its beginning");
+        return python_refuse(r, "options of the whole pattern after the beginning of the pattern");
     r->body |= s[n + off] == ':';
     if (memchr(s, 'x', n + off))
         return python_refuse(r, "the option x, after which white space and # mean something else");
@@ -158,7 +160,7 @@ static osh_status python_read_group(reader *r)
         r->body = true, r->at++;
         return group_push(r, true, NULL);
     }
-    if (s[2] == '#') { // a comment follows
+    if (s[2] == '#') { // "(?#" begins a comment
         const char *end = strchr(s, ')');
         r->at += end ? (size_t)(end + 1 - s) : strlen(s);
         return OSH_OK;
@@ -181,8 +183,8 @@ static osh_status python_read_group(reader *r)
         if (r->behind < 0) r->behind = r->n_open, r->before_behind = r->n_groups;
     }
     if (s[2] == '(' && r->behind >= 0) {
-        osh_status rc = check_reference(r, atoi(s + 3)); // the group must come before a condition,
-                                                         // not before other references
+        osh_status rc = check_reference(r, atoi(s + 3)); // a condition needs a group that comes
+                                                         // before it; a reference does not
         if (rc) return rc;
     }
     r->at += s[2] == '(' ? 3 + strcspn(s + 3, ")") : s[2] == 'P' ? 2 + strcspn(s + 2, ">") : 3;
@@ -208,7 +210,7 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
         else if (c == '[') OSH_TRY(read_brackets(&r));
         else if (c == '{' && pattern[r.at + 1] == ',' &&
                  pattern[r.at + 2 + strspn(pattern + r.at + 2, digits)] == '}')
-            OSH_TRY(python_refuse(&r, "a repeat without its least number"));
+            OSH_TRY(python_refuse(&r, "a repeat without a smallest number"));
         else r.at++;
     }
 done:

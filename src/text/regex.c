@@ -1,26 +1,29 @@
 /* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one, and every limit is
  * an error.
  *
- * Options UTF and UCP make \d, \w, \s and case Unicode's, as in Python's re and in the patterns of
- * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match.
+ * With the options UTF and UCP, \d, \w, \s and case follow Unicode, as in Python's re and in the
+ * patterns of tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one
+ * match.
  *
  * Callers continue after a match and rely on its beginning and end being between two characters.
- * \C, which matches one byte, does not compile. \K moves the start of a match, in a group called by
- * a lookbehind even before the start of the search: such a match is an error. */
+ * Therefore \C, which matches one byte, does not compile. \K moves the start of a match. In a group
+ * that a lookbehind calls, \K can move it before the start of the search; such a match is an
+ * error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 #include <pcre2.h>
 
 struct osh_regex {
-    osh_ctx *cx;                    // view: context of osh_regex_new, which allocates all memory
+    osh_ctx *cx;                    // view: context of osh_regex_new, from which PCRE2 gets all
+                                    // memory
     bool starved;                   // true if an allocation of PCRE2 has failed
     pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
-    bool open;                      // compiled for texts that continue, too
-    char *pattern;                  // own: for messages
+    bool open;                      // also compiled for texts that continue (osh_regex_find_open)
+    char *pattern;                  // own: pattern, for messages
 };
 
 #define MATCH_LIMIT 10000000u
@@ -47,8 +50,8 @@ static osh_status regex_set_limits(osh_ctx *cx, osh_regex *r)
     return OSH_OK;
 }
 
-/* Compiles with the JIT if possible. Without a JIT (or without permission to map executable memory)
- * the interpreter gives the same matches. */
+/* Compiles the regex with the JIT if possible. Without a JIT, or without permission to map
+ * executable memory, the interpreter finds the same matches. */
 static osh_status regex_try_jit(osh_regex *r)
 {
     if (!pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE)) {
@@ -112,11 +115,11 @@ typedef struct search {
     const char *s; // view
     size_t n, from;
     uint32_t options;
-    bool found, partial; // results: the whole pattern matches; a part matches at the end of the
-                         // text
+    bool found, partial; // results: found: the whole pattern matches; partial: a part matches at
+                         // the end of the text
 } search;
 
-/* Runs one match. The JIT has a small stack of its own; if it is too small, the interpreter
+/* Runs one match. The JIT has a small stack of its own. If that stack is too small, the interpreter
  * runs. */
 static osh_status search_run(osh_ctx *cx, osh_regex *r, search *q)
 {
@@ -197,7 +200,7 @@ osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t 
     osh_status rc = OSH_OK;
     search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
 
-    /* If the JIT fails, the interpreter runs. */
+    /* If the JIT cannot compile for partial matches, the interpreter runs. */
     if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD);
     r->open = true;
     OSH_TRY(search_find(cx, r, &q, at));

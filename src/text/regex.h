@@ -11,22 +11,22 @@ typedef struct osh_hit {
 } osh_hit;
 osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n);
 void osh_regex_free(osh_ctx *cx, osh_regex *r);
-/* Finds the first match at or after `from`. Fails on a match limit, on bad UTF-8, and on a match
- * that splits a character or begins before `from`. */
+/* Finds the first match at or after `from`. Fails if a match takes too many steps, if s is not
+ * UTF-8, and on a match that splits a character or begins before `from`. */
 osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                           osh_hit *at);
-/* Finds a match like osh_regex_find. s must be valid UTF-8, and `from` between two characters.
- * The function checks neither, so that a scan through a long text does not validate the rest of it
- * for every match. */
+/* Finds a match like osh_regex_find. s must be valid UTF-8, and `from` must be between two
+ * characters. The function does not check this: for a long text, a check before every match would
+ * be slow. */
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                 osh_hit *at);
-/* Finds a match in a text that may continue after s; a continuation can change a match that
- * reaches the end of s. If at->start is SIZE_MAX, no match is certain yet, and none begins
- * before at->end. */
+/* Finds a match in a text that may continue after s. A continuation can change a match that reaches
+ * the end of s, so such a match is not returned. If at->start is SIZE_MAX, no match is certain, and
+ * no match begins before at->end. */
 osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                osh_hit *at);
 /* True if matches are not empty and do not depend on the text before the start of the search. */
 bool osh_regex_local(const osh_regex *r);
-/* Sets *yes if the expression matches at the start, as Python's re.match does. */
+/* Sets *yes to true if the expression matches at the start of s, as Python's re.match does. */
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes);
 #endif

@@ -1,8 +1,8 @@
 /* yaml.c - reads libyaml's events into a tree: one document of mappings, sequences and scalars, as
  * recipes are.
  *
- * It refuses with a message: anchors and aliases, the merge key <<, several documents, duplicate
- * keys (PyYAML silently keeps the last one), keys that are not scalars, NUL. A tag such as
+ * These are errors: anchors and aliases, the merge key <<, several documents, duplicate keys
+ * (PyYAML silently keeps the last one), keys that are not scalars, and NUL. A tag such as
  * !!python/object/apply:x is kept as text and runs nothing. */
 #include "text/yaml.h"
 #include "base/map.h"
@@ -12,8 +12,8 @@
 #include <yaml.h>
 
 enum { MAX_DEPTH = 100, FEW_KEYS = 16 };
-#define MAX_BYTES ((size_t)4 << 20) // the limit exists because libyaml's time can grow faster than
-                                    // the text
+#define MAX_BYTES ((size_t)4 << 20) // limit of the file size, because libyaml's time can grow
+                                    // faster than the text
 #define CORE "tag:yaml.org,2002:"
 
 typedef struct reader {
@@ -83,8 +83,11 @@ static osh_status yaml_obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
         if (!osh_yaml_resolve(y)) return yaml_fail_at(r, mark, "not a 64-bit integer: ", y->text);
         if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT; // the
                                                                                         // resolver
-                                                                                        // has set
-                                                                                        // f, too
+                                                                                        // has also
+                                                                                        // set the
+                                                                                        // value as
+                                                                                        // a double
+                                                                                        // (f)
         if (y->kind != rows[i].kind)
             return yaml_fail_at(r, mark, "the tag does not fit the value: ", y->text);
         yaml_drop_tag(r->cx, y);
@@ -186,7 +189,7 @@ static osh_status yaml_read_items(reader *r, osh_yaml *y, yaml_event_type_t end,
             OSH_TRY(yaml_grow(r->cx, &y->keys, y->n));
             y->keys[y->n] = NULL;
         }
-        y->n++; // osh_yaml_free frees the new row from now on
+        y->n++; // osh_yaml_free frees the new row from here on
         if (y->kind == OSH_Y_MAP) {
             OSH_TRY(yaml_read_key(r, &y->keys[y->n - 1]));
             OSH_TRY(reader_next(r));
@@ -216,8 +219,7 @@ static osh_status yaml_refuse_anchor(const reader *r)
     return OSH_OK;
 }
 
-/* Reads the node that the current event starts. At the end the current event is the last event of
- * the node. */
+/* Reads the node that the current event starts, and stops at the last event of the node. */
 static osh_status yaml_read_node(reader *r, osh_yaml **out, int depth)
 {
     osh_status rc = OSH_OK;
@@ -313,8 +315,8 @@ const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key)
     return NULL;
 }
 
-/* Appends text in double quotes. Single quotes are not possible for all texts: they fold line ends
- * and allow no control characters. */
+/* Appends text in double quotes, which can express every text. Single quotes cannot: they fold line
+ * ends and allow no control characters. */
 static osh_status yaml_quote_escaped(osh_ctx *cx, osh_buf *b, const char *text, char *scratch,
                                 size_t room)
 {

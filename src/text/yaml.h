@@ -1,8 +1,9 @@
 /* yaml.h - reads YAML with libyaml into a tree whose nodes have their line and column. Aliases and
  * duplicate keys are errors.
  *
- * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are applied
- * and not kept. A scalar with any other tag is a string. An empty file gives a null. */
+ * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) set the kind
+ * of a node and are not stored. A scalar with any other tag is a string. An empty file gives a
+ * null. */
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
@@ -18,17 +19,17 @@ typedef enum {
     OSH_Y_MAP
 } osh_yaml_kind;
 typedef struct osh_yaml {
-    /* Plain scalars have the types of PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a
-     * string. */
+    /* A node. Plain scalars have the types of PyYAML's safe loader: yes/no/on/off are booleans, 1e3
+     * is a string. */
     osh_yaml_kind kind;
-    char *text; // own: text of a scalar as it is written
+    char *text; // own: text of a scalar, unchanged
     /* own: explicit tag, such as "tag:yaml.org,2002:python/object/apply:..."; or NULL. */
     char *tag;
     bool b; int64_t i; double f;
     struct osh_yaml **items; // sequence items or map values
     struct osh_yaml **keys;  // map keys, in file order
     size_t n;
-    int line, column; // 1-based
+    int line, column; // position in the file, from 1
 } osh_yaml;
 
 osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n,
@@ -36,7 +37,8 @@ osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t 
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
 /* Appends text as a quoted scalar, in single quotes if they can express it. */
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
-/* Appends text as a scalar that is read back as this string: plain like a name, or quoted. */
+/* Appends text as a YAML scalar that is read back as the same string. A text like a name stays
+ * plain; any other is quoted. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
 const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: the key is absent
 #endif

@@ -2,8 +2,8 @@
  * yaml/constructor.py).
  *
  * YAML 1.1: yes, no, on and off are booleans, 010 is octal, 1:30 is ninety, 1e3 and 1.0e3 are
- * strings (a float needs a dot, and a sign in its exponent). Dates stay strings, because no file
- * that is read this way contains one. */
+ * strings (a float needs a dot, and a sign in its exponent). Dates are strings, because no recipe
+ * contains a date. */
 #include "text/yaml_scalar.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static bool is_float(const char *text)
     static const char *const nan_words[] = {".nan", ".NaN", ".NAN", NULL};
 
     if (word_is_one_of(s, inf) || word_is_one_of(text, nan_words)) return true;
-    if (*text == '.') { // no sign is allowed before a bare dot
+    if (*text == '.') { // a number that begins with a dot has no sign
         p = skip_run(text + 1, DIGITS, DIGITS "_");
         return p && exponent_ends(p);
     }
@@ -70,7 +70,7 @@ static bool is_float(const char *text)
     return p && *p == '.' && !p[1 + strspn(p + 1, DIGITS "_")];
 }
 
-/* Copies a text without its underscores. The scalars here are ASCII. */
+/* Copies a number to `to` without its underscores. */
 static void drop_underscores(char *to, const char *s)
 {
     for (; *s; s++)
@@ -127,8 +127,8 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    for (; *s; s++) { // the negative value is computed, because int64_t has one more negative
-                      // number
+    for (; *s; s++) { // computes the negative value, because int64_t has one more negative number
+                      // than positive numbers
         if (*s == '_') continue;
         if (*s == ':') {
             if (__builtin_mul_overflow(v, 60, &v) || __builtin_add_overflow(v, part, &v))

@@ -3,6 +3,7 @@
 #define OSH_YAML_SCALAR_H
 #include "text/yaml.h"
 
-/* Sets kind, b, i and f from text. Returns false for an integer that int64_t cannot hold. */
+/* Sets y->kind and the value (b, i or f) from y->text. Returns false for an integer outside
+ * int64_t. */
 bool osh_yaml_resolve(osh_yaml *y);
 #endif

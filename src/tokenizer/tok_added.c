@@ -10,17 +10,18 @@
 #include <string.h>
 
 typedef struct token {
-    size_t at, n; // position and size in contents, bytes
+    size_t at, n; // position and size in `contents`, bytes
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
 } token;
 
 typedef struct trie {
-    osh_tok_pairs edges; // (node << 8 | byte) -> node; TERMINAL | node -> token
+    osh_tok_pairs edges; // (node << 8 | byte) -> child node; TERMINAL | node -> index of the token
+                         // that ends there
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
-    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; others: a token of the
-                                             // set has this option
+    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; single_word, lstrip,
+                                             // rstrip: a token of the set has the option
     size_t longest;   // bytes
 } trie;
 
@@ -28,7 +29,7 @@ struct osh_tok_added {
     token *tokens; // own
     size_t n;
     osh_buf contents; // own; contents of all tokens, without separators
-    trie sets[2]; // [normalized]
+    trie sets[2]; // [0]: tokens with normalized == false; [1]: tokens with normalized == true
 };
 
 #define TERMINAL ((uint64_t)1 << 62)
@@ -123,7 +124,7 @@ static bool is_beside_word(const char *s, size_t n, size_t start, size_t end)
     return false;
 }
 
-/* Extends [*start, *end) over white space as the token's lstrip and rstrip say. */
+/* Extends [*start, *end) over white space if the token has the options lstrip and rstrip. */
 static void swallow_spaces(const token *k, const char *s, size_t n, size_t *start, size_t *end)
 {
     uint32_t cp = 0;
@@ -161,11 +162,12 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
 
     while ((k = added_find(a, t, s, p.len, from, &at))) {
         size_t start = at.start, end = at.end;
-        from = end; // the search continues here even if rstrip has removed white space
+        from = end; // rstrip does not move the start of the next search
         if (k->single_word && is_beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);
         if (k->lstrip && start < done_to)
-            start = done_to; // without lstrip a match may begin in white space that was removed
+            start = done_to; // without lstrip a match may begin in white space that an earlier
+                             // rstrip has removed
         if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, piece_part(p, done_to, start)));
         if (start < end)
             OSH_TRY(osh_tok_piece_add(cx, out, (osh_tok_piece){.at = p.at + (uint32_t)start,
@@ -202,7 +204,7 @@ done:
     return rc;
 }
 
-/* True if a token of the set starts at or before p and ends at or after it. */
+/* True if a token of the set starts at or before p and ends at or after p. */
 static bool trie_touches(const trie *t, const char *s, size_t n, size_t p)
 {
     for (size_t i = p > t->longest ? p - t->longest : 0; i <= p && i < n; i++) {
@@ -274,7 +276,7 @@ done:
     return rc;
 }
 
-/* Gives each token its id: the id in the vocabulary, or the next free id. The "id" of the file is
+/* Gives each token an id: the id in the vocabulary, or the next free id. The "id" of the file is
  * ignored, as in tokenizers. */
 static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_model *m)
 {
@@ -362,7 +364,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
         a->sets[i].empty = true;
         OSH_TRY(osh_tok_pairs_init(cx, &a->sets[i].edges, 64));
     }
-    for (int special = 1; special >= 0; special--) // special tokens are first
+    for (int special = 1; special >= 0; special--) // special tokens get ids first
         for (size_t i = 0; i < a->n; i++) {
             token *k = &a->tokens[i];
             if (k->special != special) continue;

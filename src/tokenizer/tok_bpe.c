@@ -12,12 +12,12 @@
 #define NO_RANK UINT32_MAX
 #define BMP 0x10000
 #define CHECK_EVERY ((size_t)1 << 18) // symbols or merges between checks for an interrupt
-enum { MOST_AFFIX = 100 }; // limit for a prefix or a suffix in bytes
+enum { MOST_AFFIX = 100 }; // largest size of a prefix or a suffix in bytes
 #define JOINED_BITS ((size_t)1 << 20)
 
 typedef struct symbol {
     int32_t id;
-    int32_t prev, next; // indices; -1: none
+    int32_t prev, next; // indices of symbols; -1: none
     bool dead;
 } symbol;
 
@@ -27,9 +27,11 @@ typedef struct candidate {
 
 typedef struct bpe {
     osh_map *vocab;      // own; token -> id
-    osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
-    int32_t *char_ids;   // own; [BMP] id of each character as a token; -1: none; NULL: not cached
-    uint8_t *joined;     // own; [JOINED_BITS / 8] bits of the pairs that merges join
+    osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
+    int32_t *char_ids;   // own; [BMP] id of the token that is the character alone; -1: none; NULL:
+                         // not cached
+    uint8_t *joined;     // own; [JOINED_BITS / 8] a bit for each pair of characters that a merge
+                         // joins (hashed)
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
     char *unk, *prefix, *suffix; // own; NULL: none
@@ -84,8 +86,8 @@ static size_t joined_bit(uint32_t x, uint32_t y)
     return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
 }
 
-/* True if no merge joins a token that ends with x to a token that begins with y: then no token can
- * cross a cut between them. */
+/* True if no merge joins a token that ends with x to a token that begins with y. Then no token
+ * contains the boundary between x and y. */
 static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
     const bpe *m = state;
@@ -95,8 +97,8 @@ static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
     return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
 }
 
-/* Sets the bit of the two characters that a merge joins: the last character of `left` and the first
- * of `right`. */
+/* Sets the bit for the two characters that a merge brings together: the last character of `left`
+ * and the first of `right`. */
 static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
 {
     uint32_t x = 0, y = 0;
@@ -122,8 +124,8 @@ static osh_status symbols_reserve(osh_ctx *cx, bpe *m, size_t n)
     return OSH_OK;
 }
 
-/* Merges n < HEAP_FROM symbols. They stay without gaps, and ranks[i] is the rank of the pair (i, i
- * + 1). Returns the number of symbols left. */
+/* Merges n < HEAP_FROM symbols, which fill the array without gaps. ranks[i] is the rank of the pair
+ * (i, i + 1). Returns the number of symbols after all merges. */
 static size_t merge_scan(bpe *m, size_t n)
 {
     symbol *s = m->symbols;
@@ -191,7 +193,7 @@ static candidate heap_pop(bpe *m)
     return top;
 }
 
-/* Pushes the pair of two symbols if it can merge. */
+/* Pushes the pair of two symbols on the heap if a merge joins them. */
 static osh_status heap_push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0) return OSH_OK;
@@ -199,7 +201,7 @@ static osh_status heap_push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t righ
     return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
 }
 
-/* Merges *n symbols with a heap of candidates. Sets *n to the number of symbols left. */
+/* Merges *n symbols with a heap of pairs. Sets *n to the number of symbols after all merges. */
 static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -225,8 +227,8 @@ static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
         if (a->dead || a->next < 0) continue;
         symbol *b = &s[a->next];
         const struct osh_tok_pair *now = bpe_pair(m, a->id, b->id);
-        if (!now || now->b != c.id) continue; // one of the two symbols has changed since it was
-                                              // pushed
+        if (!now || now->b != c.id) continue; // one of the two symbols has changed since the pair
+                                              // was pushed
         a->id = (int32_t)c.id;
         b->dead = true;
         a->next = b->next;
@@ -269,8 +271,8 @@ static bool char_id(const bpe *m, const character *c, int32_t *id)
     return bpe_find(m, key, k, id);
 }
 
-/* Writes a token <0x..> for each byte of the character and of a prefix or suffix that applies.
- * Returns false and writes nothing if a byte has no token. */
+/* Writes a token <0x..> for each byte of the character, with the prefix or suffix if the character
+ * needs one. Returns false and writes nothing if a byte has no token. */
 static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *k)
 {
     const char *parts[3] = {c->head ? NULL : m->prefix, c->s, c->tail ? m->suffix : NULL};
@@ -303,7 +305,7 @@ static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, 
             pending = 0;
             m->symbols[k++].id = id;
         } else if (char_to_bytes(m, &c, m->symbols, &k)) {
-            continue; // a pending unknown token stays pending, as in tokenizers
+            continue; // the unknown token stays pending, as in tokenizers
         } else if (m->unk) {
             if (m->unk_id < 0)
                 OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary",
@@ -377,7 +379,7 @@ done:
     return rc;
 }
 
-/* Reads one merge, "a b" or ["a", "b"], and stores its three ids. */
+/* Reads one merge, "a b" or ["a", "b"], and stores the ids of both tokens and of their union. */
 static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank,
                                  const char *what)
 {
@@ -470,7 +472,8 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    if (m->prefix || m->suffix) goto done; // a character has up to four forms then
+    if (m->prefix || m->suffix) goto done; // with a prefix or suffix a character has up to four
+                                           // forms
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)
         if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;

@@ -150,7 +150,7 @@ static bool joins_conjuncts(uint32_t cp)
     return false;
 }
 
-/* Marks that Unicode 16 and 17 added, as measured in the library. */
+/* Marks that Unicode 16 and 17 added. The tokenizers library treats them as marks (measured). */
 static const osh_uni_range newer_marks[] = {
     {0x897, 0x897, ""}, {0x1ACF, 0x1ADD, ""}, {0x1AE0, 0x1AEB, ""}, {0x10D69, 0x10D6D, ""},
     {0x10EFA, 0x10EFC, ""}, {0x113B8, 0x113C0, ""}, {0x113C2, 0x113C2, ""}, {0x113C5, 0x113C5, ""},
@@ -159,11 +159,12 @@ static const osh_uni_range newer_marks[] = {
     {0x1E6E3, 0x1E6E3, ""}, {0x1E6E6, 0x1E6E6, ""}, {0x1E6EE, 0x1E6EF, ""}, {0x1E6F5, 0x1E6F5, ""},
     {0, 0, ""}};
 
-/* Returns a character that utf8proc 2.8 treats as the library treats cp. */
+/* Returns a character that utf8proc 2.8 treats as the tokenizers library treats cp. */
 static uint32_t as_known(uint32_t cp)
 {
-    if (cp == 0x113D1) return 0x600; // joins the next character
-    if (cp == 0x11A3A) return 'a';   // no longer joins the next character
+    if (cp == 0x113D1) return 0x600; // the tokenizers library joins U+113D1 to the next character
+    if (cp == 0x11A3A) return 'a';   // the tokenizers library does not join U+11A3A to the next
+                                     // character
     return cp >= 0x897 && osh_uni_in(newer_marks, cp) ? 0x301 : cp;
 }
 

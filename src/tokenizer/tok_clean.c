@@ -75,8 +75,8 @@ static osh_status map_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
     return change_each(cx, out, s, n, p, cleaned_for_nmt);
 }
 
-/* True for the characters that the library calls CJK ideographs. 2B820 to 2B91F are not among
- * them. */
+/* True for the characters that the tokenizers library calls CJK ideographs. U+2B820 to U+2B91F are
+ * not among them. */
 static bool is_ideograph(uint32_t cp)
 {
     if (cp < 0x3400) return false;
@@ -156,7 +156,7 @@ done:
     return rc;
 }
 
-/* If strip_accents is null, it has the value of lowercase. */
+/* Reads the four options of BertNormalizer. A strip_accents of null has the value of lowercase. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;

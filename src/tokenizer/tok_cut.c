@@ -1,17 +1,16 @@
 /* tok_cut.c - finds positions where a text may be cut before the normalizers, so that the outputs
  * of both parts, joined, are the output of the whole text.
  *
- * For most normalizers the two characters at the position decide (osh_cut_kind). This is not enough
- * for Strip, a Replace of more than one character, Precompiled and BertNormalizer, or if the
- * normalizers come in an order that tok_normalize.c does not allow. Then a cut needs four calm
- * characters around it:
+ * For most normalizers the two characters at the position decide if a cut is allowed
+ * (osh_cut_kind). Strip, a Replace of more than one character, Precompiled, BertNormalizer and
+ * unusual orders of normalizers need more: a cut must have two calm characters on either side.
  *
  *     ... w x | y z ...
  *
- * A calm character is a letter or digit that every normalizer keeps, also three times in a row,
- * that joins no character next to it, and that can be part of no match of a Replace. w and z
- * separate x and y from the rest of the text: x and y stay neighbours in every normalizer, and no
- * change of the text before them depends on the text after them, or the other way round. */
+ * A calm character is a letter or digit that every normalizer keeps, alone and three times in a
+ * row. It joins no character next to it, and no match of a Replace contains it. w and z separate x
+ * and y from the rest of the text, so x and y remain neighbours in every normalizer. No change of
+ * the text before the cut depends on the text after it, and vice versa. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
@@ -22,7 +21,7 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    uint8_t *calm;         // own; [BMP] if kind is OSH_CUT_CALM
+    uint8_t *calm;         // own; [BMP] answers for characters, if kind is OSH_CUT_CALM
     osh_tok_text texts[2]; // own; scratch
 };
 
@@ -49,8 +48,8 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if a Replace matches text that contains the character. s is the character three
- * times. */
+/* Sets *yes to true if the Replace of a normalizer matches text that contains the character. s is
+ * the character, written three times; len: bytes of one. */
 static osh_status is_char_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len,
                                    bool *yes)
 {
@@ -66,8 +65,7 @@ done:
     return rc;
 }
 
-/* Runs the normalizers on cp, three times in a row. Sets *calm to true if cp is a calm
- * character. */
+/* Runs the normalizers on three copies of cp. Sets *calm to true if cp is a calm character. */
 static osh_status find_char_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
 {
     osh_status rc = OSH_OK;

@@ -4,8 +4,9 @@
  *   token -> Replace, Strip, Metaspace, WordPiece, BPEDecoder, ByteLevel -> bytes -> characters
  *         -> ByteFallback: the bytes of successive <0xE2> <0x82> <0xAC> are one character
  *
- * A Strip after Fuse works on the beginning of the whole text. Bytes that may begin a character
- * wait for the next token. The text equals that of tokenizers.Tokenizer.decode. */
+ * A Strip after Fuse works on the beginning of the whole text. Bytes that may be the start of a
+ * character are kept until the next token. The result equals that of
+ * tokenizers.Tokenizer.decode. */
 #include <string.h>
 
 #include "tokenizer/detokenizer.h"
@@ -15,22 +16,24 @@
 enum { MAX_FILE_BYTES = 512 << 20, MOST_STEPS = 32 };
 typedef enum {
     DECODE_REPLACE,
-    DECODE_BYTES,     // ByteFallback
+    DECODE_BYTES,     // runs the step ByteFallback
     DECODE_STRIP,     // Strip before Fuse: strips each token
-    DECODE_BEGIN,     // Strip after Fuse: strips the whole text
+    DECODE_BEGIN,     // Strip after Fuse: strips the start of the whole text
     DECODE_METASPACE,
     DECODE_WORDPIECE,
-    DECODE_SUFFIX,    // BPEDecoder
+    DECODE_SUFFIX,    // BPEDecoder: replaces the suffix of a word by a space
     DECODE_BYTE_LEVEL
 } decode_kind;
 
 typedef struct decode_step {
     decode_kind kind;
-    osh_tok_pattern pattern; // own: REPLACE
-    char *content; // own: replacement; or the character that a strip removes; or prefix; or suffix
+    osh_tok_pattern pattern; // own: pattern of a DECODE_REPLACE
+    char *content; // own: replacement, stripped character, prefix or suffix
     size_t n_content;
-    int64_t start, stop;     // strips: most characters to remove at the start and at the end
-    bool flag; // METASPACE: the first token loses its spaces; WORDPIECE: clean-up
+    int64_t start, stop;     // DECODE_STRIP, DECODE_BEGIN: most characters to remove at the start
+                             // and at the end
+    bool flag; // METASPACE: no space before the first token; WORDPIECE: clean up spaces before
+               // punctuation
 } decode_step;
 
 typedef struct word { size_t at; uint32_t n; bool known, special; } word;
@@ -45,9 +48,10 @@ struct osh_detokenizer {
     bool fused, spaced;  // fused: Fuse is in the chain; spaced: there is no decoder, and a space is
                          // between two tokens
     bool begun;          // true after the first token
-    int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: it removes no more
+    int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is
+                      // done
     bool space_waits;    // SUFFIX: a space must be written before the next token
-    osh_buf run;         // own: bytes that ByteFallback collects
+    osh_buf run;         // own: bytes of successive byte tokens (ByteFallback)
     osh_buf partial;     // own: bytes that may begin a character
     osh_tok_text text, other; // own: scratch
 };
@@ -76,7 +80,7 @@ static osh_status word_put(osh_ctx *cx, osh_detokenizer *d, int32_t id, const ch
     return rc;
 }
 
-/* Reads {"token": id, ...}, or [["token", score], ...] whose ids are their positions. */
+/* Reads a vocabulary: {"token": id, ...}, or [["token", score], ...] in the order of the ids. */
 static osh_status words_read(osh_ctx *cx, osh_detokenizer *d, const osh_tok_list *l, bool list)
 {
     osh_status rc = OSH_OK;
@@ -201,7 +205,7 @@ static const decoder_type decoder_types[] = {
     {"ByteFallback", step_load_bytes},
 };
 
-/* Appends the steps of a decoder. A Sequence has several, in order. */
+/* Appends the steps of a decoder. A decoder of type Sequence has several steps. */
 static osh_status decoder_load(osh_ctx *cx, osh_detokenizer *d, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -294,7 +298,7 @@ static void texts_swap(osh_detokenizer *d)
     d->other.n = 0;
 }
 
-static void text_drop(osh_tok_text *t, size_t n) // removes the first n bytes
+static void text_drop(osh_tok_text *t, size_t n) // removes the first n bytes of the text
 {
     memmove(t->s, t->s + n, t->n - n);
     t->n -= n;
@@ -338,7 +342,8 @@ static bool text_ends(const osh_tok_text *t, const decode_step *s)
            !memcmp(t->s + t->n - s->n_content, s->content, s->n_content);
 }
 
-/* In the first token, the tokenizers library drops the character for a space everywhere. */
+/* Replaces Metaspace's character by a space. In the first token the character is removed, as in the
+ * tokenizers library. */
 static osh_status decode_metaspace(osh_ctx *cx, osh_detokenizer *d, const decode_step *s)
 {
     osh_tok_pattern p = {.literal = s->content, .n_literal = s->n_content};
@@ -379,7 +384,7 @@ done:
     return rc;
 }
 
-/* Turns characters into bytes. A token with a character that is not the code of a byte stays
+/* Turns GPT-2's printable characters into bytes. A token with any other character stays
  * unchanged. */
 static osh_status decode_byte_level(osh_ctx *cx, osh_detokenizer *d)
 {
@@ -418,8 +423,8 @@ static void decode_begin(osh_detokenizer *d, const decode_step *s)
 
 static osh_status decode_steps(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int from);
 
-/* Decodes the bytes that ByteFallback has collected as UTF-8, or each byte as U+FFFD if they are
- * invalid. Passes the text to step `next`. */
+/* Decodes the collected bytes of ByteFallback as UTF-8, or each byte as U+FFFD if they are invalid.
+ * Passes the text to step `next`. */
 static osh_status run_flush(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int next)
 {
     osh_status rc = OSH_OK;
@@ -478,7 +483,7 @@ done:
     return rc;
 }
 
-/* Runs steps from `from` on over d->text. */
+/* Runs the steps with index `from` and higher on d->text. */
 static osh_status decode_steps(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int from)
 {
     osh_status rc = OSH_OK;

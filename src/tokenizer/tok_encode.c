@@ -1,5 +1,5 @@
-/* tok_encode.c - opens a tokenizer from a model directory, and takes a text through all stages to
- * ids.
+/* tok_encode.c - opens a tokenizer from a model directory, and converts a text to ids in all
+ * stages.
  *
  * Agrees with tokenizers.Tokenizer.from_file(...).encode(text, add_special_tokens). */
 #include "base/file.h"
@@ -7,7 +7,9 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
-enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // pieces between interrupt checks
+enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: size of a part of a text;
+                                                    // CHECK_EVERY: pieces between checks for an
+                                                    // interrupt
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 struct osh_tokenizer {
@@ -17,13 +19,14 @@ struct osh_tokenizer {
     osh_tok_post post;                        // own
     osh_tok_text texts[2];                    // own; scratch
     int64_t model_max_length;
-    osh_tok_cuts *cuts; // own; cuts of all normalizers
-    osh_tok_text raw, norm;         // own; the current text: clean bytes, normalized pieces
+    osh_tok_cuts *cuts; // own; tells where a text may be cut before the normalizers
+    osh_tok_text raw, norm;         // own; text that is not yet encoded: raw (valid UTF-8), norm
+                                    // (normalized pieces)
     size_t raw_enough, norm_enough; // bytes of raw or norm above which the next stage runs
     size_t part_bytes;
-    bool begun;                     // a part of the text has moved on from `raw`
-    bool goes_on;                   // `raw` begins inside a piece
-    char partial[4];                // bytes of an incomplete character
+    bool begun;                     // true after the first bytes were moved from `raw` to `norm`
+    bool goes_on;                   // `raw` begins inside a piece whose start is already in `norm`
+    char partial[4];                // bytes of a character whose other bytes are not yet read
     size_t n_partial;
 };
 
@@ -104,7 +107,8 @@ done:
     return rc;
 }
 
-/* Fails if the directory has no tokenizer.json. Names the file of another library that it has. */
+/* Fails if the directory has no tokenizer.json. The message names a tokenizer file of another
+ * library if there is one. */
 static osh_status check_tokenizer_file(osh_ctx *cx, const char *path, const char *model_dir)
 {
     static const char *const others[] = {"tokenizer.model", "tiktoken.model", "tekken.json",
@@ -158,10 +162,10 @@ done:
  *   bytes -> raw -> | added tokens, normalizers | -> norm
  *                -> | added tokens, pre-tokenizers, model | -> ids
  *
- * raw and norm contain the text that arrived last. When one contains a part, the text that no later
- * text can change moves on: raw up to a position between two characters where every normalizer may
- * be cut, norm up to a cut that a pre-tokenizer certainly makes, or to a position that no merge
- * crosses. If there is no such position, more text is collected. */
+ * raw and norm are buffers of text. When a buffer contains a part, its stage runs on the text that
+ * no later text can change. For raw this text ends between two characters where every normalizer
+ * may be cut. For norm it ends at a cut that a pre-tokenizer certainly makes, or at a position that
+ * no merge crosses. If there is no such position, the buffer collects more text. */
 
 void osh_tokenizer_begin(osh_tokenizer *t)
 {
@@ -173,7 +177,8 @@ void osh_tokenizer_begin(osh_tokenizer *t)
 
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n) { t->part_bytes = n; }
 
-/* Appends the pieces of `from`. If goes_on is true, the first is the rest of norm's last piece. */
+/* Appends the pieces of `from` to norm. If goes_on is true, the first piece of `from` continues the
+ * last piece of norm. */
 static osh_status norm_append(osh_ctx *cx, osh_tokenizer *t, const osh_tok_text *from, bool goes_on)
 {
     osh_status rc = OSH_OK;
@@ -198,14 +203,14 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
     t->n -= n;
 }
 
-/* Returns the size in bytes at which a stage runs again, so that at most half of its text is read
- * twice. */
+/* Returns the size in bytes of a buffer at which its stage runs again. n_left: bytes that the last
+ * run could not process. At most half of the text is processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
 }
 
-/* Normalizes text of `raw` and moves it to `norm`. last: no more text follows. */
+/* Normalizes the certain text of `raw` and moves it to `norm`. last: no more text follows. */
 static osh_status raw_normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
 {
     osh_status rc = OSH_OK;
@@ -234,7 +239,7 @@ done:
 }
 
 /* Shortens the last text piece, if it is not complete, to the position where an added token may
- * begin. The rest of the piece stays for the next part. */
+ * begin. The text after that position is kept for the next part. */
 static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
@@ -285,7 +290,7 @@ static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
         OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
     if (!last) OSH_TRY(norm_shorten_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
-    // A token whose match includes the end of the text leaves no open piece.
+    // If an added token matches up to the end of the text, no piece is open.
     if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0)
         w.open = false, w.tail = (osh_tok_piece){.id = -1};
     OSH_TRY(osh_tok_steps_run(cx, &t->pretokenizers, &w));
@@ -312,7 +317,8 @@ static size_t partial_bytes(const char *s, size_t n)
     return 0;
 }
 
-/* Appends text to raw. Invalid bytes become U+FFFD; an incomplete character stays in t->partial. */
+/* Appends text to raw. Invalid bytes become U+FFFD. The bytes of an incomplete last character are
+ * stored in t->partial. */
 static osh_status raw_append(osh_ctx *cx, osh_tokenizer *t, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
-/* tok_file.c - splits a tokenizer.json into long lists, which stay text and are read item by item,
- * and the rest, which becomes a JSON tree. A vocabulary of hundreds of thousands of tokens so needs
- * no tree. */
+/* tok_file.c - splits a tokenizer.json into long lists and the rest. The lists (vocabulary, merges,
+ * added tokens) stay text and are read item by item, which saves the memory of a JSON tree. Only
+ * the rest becomes a tree. */
 #include "base/map.h"
 #include "text/json_scan.h"
 #include "tokenizer/tok_impl.h"
@@ -10,15 +10,15 @@
 
 static const char *buf_text(const osh_buf *b) { return b->data ? b->data : ""; }
 
-typedef struct lists { // members of an object that stay text
+typedef struct lists { // long lists of an object that stay text
     const char *names[3];
     char opens[3];
     osh_tok_list *to[3];
 } lists;
 enum { MOST_LISTS = 3 };
 
-/* Scans the object at s and appends its text without the lists to *rest. `own` are the lists of the
- * object; `inner` are the lists of its member "model", or NULL. */
+/* Scans the object at s and appends its text without the long lists to *rest. `own`: names of the
+ * lists in the object; `inner`: names of the lists in its member "model", or NULL. */
 static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own,
                                const lists *inner)
 {
@@ -139,7 +139,8 @@ void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it)
     osh_buf_deinit(cx, &it->text);
 }
 
-/* The text was scanned before, so its syntax is right. */
+/* Reads the next item of a list. No error of syntax is possible, because the file was scanned
+ * before. */
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and its UTF-8 functions, which src/chat uses
+/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and functions for UTF-8, which src/chat uses
  * too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
@@ -14,15 +14,16 @@
 #include "text/regex.h"
 #include "tokenizer/tokenizer.h"
 
-/* tok_file.c. A long list or object of the file; its items are read one by one. */
+/* A long list or object of tokenizer.json as text (tok_file.c). Its items are read one by one. */
 typedef struct osh_tok_list {
     const char *text; // view: lives as long as the file's text; NULL: no list
     size_t n, n_items; // n: bytes; n_items: upper bound of the number of items
     const char *what; // view: name for messages
 } osh_tok_list;
 typedef struct osh_tok_file {
-    cJSON *tree; // own: all members but the lists
-    osh_tok_list added, vocab, merges, scores; // scores: the vocabulary, if it is a list
+    cJSON *tree; // own: all members of tokenizer.json but the long lists
+    osh_tok_list added, vocab, merges, scores; // scores: the vocabulary of a Unigram model, which
+                                               // is a list
 } osh_tok_file;
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n,
                               const char *what);
@@ -37,11 +38,11 @@ typedef struct osh_tok_items {
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
-/* If the item is a list of strings, joins them in it->text and sets n_first to the bytes of the
- * first. If not, sets n_strings to 0. */
+/* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the bytes
+ * of the first. If not, sets it->n_strings to 0. */
 osh_status osh_tok_items_join(osh_tok_items *it);
-/* Splits an item [string, number] and stores the string in it->text. Sets n_strings to 0 if the
- * item has another form. */
+/* Splits an item [string, number] and stores the string in it->text. If the item has another form,
+ * sets it->n_strings to 0. */
 osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1]);
 
 #define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // limit for one text at any stage
@@ -50,7 +51,7 @@ typedef struct osh_tok_piece {
     uint32_t at, len; // position and size in bytes
     int32_t id;       // id of an added token, or -1
     bool first;       // the piece begins with the first character of the whole input
-    uint8_t cont;     // the beginning of the piece was already handled by steps with a lower index
+    uint8_t cont;     // number of steps that have already handled the beginning of the piece
 } osh_tok_piece;
 
 typedef struct osh_tok_text {
@@ -58,7 +59,8 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    size_t limit, made_of; // bytes: largest allowed size (0: no limit), and size of the input
+    size_t limit, made_of; // limit: largest allowed size, 0: no limit; made_of: size of the input;
+                           // in bytes
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
@@ -69,8 +71,8 @@ void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 /* ---- UTF-8 and character classes ---- */
 /* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if it is not valid. */
 size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
-/* Decodes like osh_utf8_decode, but returns 1 to n: an invalid sequence counts as one U+FFFD, as in
- * osh_tok_utf8_clean. */
+/* Decodes like osh_utf8_decode, but never returns 0. An invalid sequence counts as one U+FFFD, as
+ * in osh_tok_utf8_clean. */
 size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
@@ -84,28 +86,29 @@ bool osh_cp_is_mark(uint32_t cp);    // characters of category M
 size_t osh_utf8_before(const char *s, size_t at);
 
 /* A pattern of tokenizer.json: a string or an Oniguruma regex. osh_tok_pattern_find finds the first
- * match at or after `from`; at->start is SIZE_MAX if there is no match. The caller skips an empty
- * match directly after the last one. */
+ * match at or after `from`, or sets at->start to SIZE_MAX if there is no match. The caller must
+ * ignore an empty match directly after the previous match. */
 typedef struct osh_tok_pattern {
     osh_regex *re; // own; NULL: the pattern is the literal string
     char *literal; // own
     size_t n_literal;
-    bool one_atom; // the regex is one character or class, or a run of at least 1 to 3 of it
+    bool one_atom; // the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is one
+                   // character or class
     bool local; // no match is empty or depends on text before the start of the search
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
-                                const char *what); // {"Regex"|"String": ...}
+                                const char *what); // o: {"Regex": ...} or {"String": ...}
 osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                 size_t from, osh_hit *at);
-/* Finds the first match in a text that more text will follow. If at->start is SIZE_MAX, the next
- * match is not known yet, and starts at at->end or later. */
+/* Finds the first match in a text that more text will follow. If at->start is SIZE_MAX, the match
+ * depends on later text, and starts at at->end or later. */
 osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                      size_t from, osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
-/* One normalizer or pre-tokenizer. The members of a sequence become steps of their own. */
+/* One normalizer or pre-tokenizer. A Sequence becomes several steps. */
 typedef enum {
     OSH_SPLIT_REMOVED,
     OSH_SPLIT_ISOLATED,
@@ -113,8 +116,8 @@ typedef enum {
     OSH_SPLIT_NEXT,
     OSH_SPLIT_CONTIGUOUS
 } osh_split_kind;
-/* Positions where the input of a normalizer may be cut. The outputs of both parts, joined, are then
- * the output of the whole text. */
+/* Positions where the input of a normalizer may be cut in two. The two outputs, joined, equal the
+ * output of the whole text. */
 typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
@@ -126,19 +129,19 @@ typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
 typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may not be
- * complete. Text that a pre-tokenizer cannot cut yet stays for the next part. */
+ * complete. Text that a pre-tokenizer cannot cut yet is kept for the next part. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur: input; next: output, then swapped with cur
     bool open;
-    size_t left;         // bytes at the end of the text that stay for the next part
+    size_t left;         // bytes at the end of the text that are kept for the next part
     size_t made_up;      // bytes that a step has inserted at the start of the open piece
-    osh_tok_piece tail;  // its members first and cont belong to the text that stays
+    osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
     osh_tok_step_fn run;
-    size_t index; // index of the step in its list
+    size_t index; // index of the step in the list of steps
     osh_cut_kind cuts;
     osh_tok_pattern pattern;
     char *content; // own: string of Replace, Prepend or Metaspace
@@ -150,7 +153,7 @@ struct osh_tok_step {
     bool add_prefix;  // ByteLevel: add_prefix_space; Metaspace: prepend_scheme is "always"
     bool first_only;  // Metaspace: prepend_scheme is "first"
     bool do_split;    // ByteLevel: use_regex; Metaspace: split
-    bool clean, ideographs, accents, lower; // BertNormalizer: its four options
+    bool clean, ideographs, accents, lower; // the four options of BertNormalizer
     osh_tok_charsmap *charsmap; // own: map of Precompiled
     size_t n_chars;   // FixedLength: length
 };
@@ -162,14 +165,14 @@ typedef struct osh_tok_component {
     const char *type;
     osh_tok_load_fn load;
     osh_tok_step_fn run;
-    osh_cut_kind cuts; // cuts of a normalizer; `load` may change them
+    osh_cut_kind cuts; // positions at which the input may be cut; `load` may change the kind
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"
     const char *list_key; // key of the list of a Sequence
     const osh_tok_component *table;
 } osh_tok_role;
-/* Appends the step that o describes, or all steps of a Sequence. */
+/* Appends the step that o describes. For a Sequence, appends a step for each member. */
 osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const osh_tok_role *role, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
@@ -178,9 +181,10 @@ osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
-osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // cuts that all normalizers allow
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // positions where all normalizers
+                                                                  // together allow a cut
 typedef struct osh_tok_cuts osh_tok_cuts;
-/* Makes the cuts of the normalizers, which must outlive *out. */
+/* Makes an object that tells where a text may be cut. `normalizers` must outlive *out. */
 osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers);
 void osh_tok_cuts_free(osh_ctx *cx, osh_tok_cuts *c);
 /* Sets *yes to true if s may be cut at byte `at` before the normalizers. */
@@ -193,7 +197,8 @@ bool osh_cp_is_grapheme(uint32_t cp);
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
-/* Calls fn for each text piece; fn appends its output to `out` and may clear p->first. */
+/* Calls fn for each text piece. fn appends the output for the piece to `out` and may clear
+ * p->first. */
 typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
@@ -202,7 +207,7 @@ osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *ou
                            size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                  const char *s, size_t n, osh_tok_piece *p);
-/* tok_clean.c. */
+/* The functions of tok_clean.c. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what);
 osh_status osh_tok_run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
@@ -210,9 +215,9 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
- * crosses. The text after it stays for the next part. If there is no such position, the whole piece
- * stays. space: replacement of a space, or NULL. bytes: true if bytes will become GPT-2's
- * characters. */
+ * crosses. Keeps the text after that position for the next part. If there is no such position,
+ * keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes will become
+ * GPT-2's characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */
@@ -221,7 +226,7 @@ typedef struct osh_tok_pairs {
     size_t n, mask;
 } osh_tok_pairs;
 osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected);
-/* Sets the values of the key, new or not. */
+/* Sets the two values of the key. The key may be new. */
 osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b);
 static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *p, uint64_t key)
 {
@@ -241,12 +246,12 @@ void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
 size_t osh_tok_model_size(const osh_tok_model *m); // number of entries of the vocabulary
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
-/* True if no token can cross a cut between the characters x and y. False if a whole word may be a
- * token that merges do not make. */
+/* True if no token of the model contains the boundary between the characters x and y. False if a
+ * whole word may be a token that merges do not make. */
 bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
 osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,
                                 size_t n);
-uint32_t osh_tok_byte_char(unsigned char b); // returns GPT-2's character for a byte
+uint32_t osh_tok_byte_char(unsigned char b); // returns GPT-2's printable character for a byte
 
 /* tok_added.c: the added tokens. */
 typedef struct osh_tok_added osh_tok_added;
@@ -267,12 +272,13 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               osh_status (*fn)(osh_ctx *cx, void *user,
                                                const osh_tok_added_token *t),
                               void *user);
-const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t); // view
+const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t); // view of the tokenizer's added
+                                                                  // tokens
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // highest id; -1: no tokens
 /* Sets *at to the last position in the second half of s, before its last character, where s may be
- * cut. For any text that follows, no token of the set touches this position or removes white space
- * across it. *at is 0 if there is none. cuts: the cuts of the normalizers, or NULL after the
- * normalizers. */
+ * cut. *at is 0 if there is no such position. For any text that follows, no added token touches the
+ * position or removes white space across it. cuts: where the normalizers allow a cut; NULL: s is
+ * already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 
@@ -281,12 +287,12 @@ typedef struct osh_tok_post { osh_ids before, after; } osh_tok_post;
 osh_status osh_tok_post_load(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what);
 void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 
-/* Copies a string of the JSON tree to *out. json.c writes U+0000 as C0 80; *out has the real byte
- * 0. *out: own. */
+/* Copies a string of the JSON tree to *out (own). json.c writes U+0000 as C0 80; *out has a real
+ * byte 0 in its place. */
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); // own
 /* Copies the string member `key` of o, which must exist, to *out. */
 osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
                           const char *what); // own
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
-                        const char *what); // view: of o
+                        const char *what); // view: lives as long as o
 #endif

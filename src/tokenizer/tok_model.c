@@ -6,7 +6,7 @@
 #define CACHE_KEY 78
 #define CACHE_IDS 10
 
-typedef struct cached { // one cached word; 128 bytes
+typedef struct cached { // cached ids of one word; 128 bytes
     uint32_t hash;
     uint8_t len, n_ids; // len: bytes of the word; 0: the entry is free
     char key[CACHE_KEY];

@@ -1,4 +1,5 @@
-/* tok_model.h - a model converts one word to ids; each has one file and one row in tok_model.c. */
+/* tok_model.h - the interface of models, which convert one word to ids. Each model has one file and
+ * one row in the table of tok_model.c. */
 #ifndef OSH_TOK_MODEL_H
 #define OSH_TOK_MODEL_H
 #include "tokenizer/tok_impl.h"
@@ -8,9 +9,9 @@ typedef struct osh_tok_model_type {
     osh_status (*load)(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what);
     void (*free)(osh_ctx *cx, void *state);
     osh_status (*encode)(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
-                         size_t n); // appends ids; n > 0
+                         size_t n); // appends the ids of a word of n > 0 bytes
     bool (*find)(const void *state, const char *token, size_t n, int32_t *id);
-    size_t (*size)(const void *state); // returns the number of entries
+    size_t (*size)(const void *state); // returns the number of entries of the vocabulary
     int32_t (*max_id)(const void *state);
     bool (*parts)(const void *state, uint32_t x, uint32_t y); // see osh_tok_model_parts; NULL:
                                                               // always false

@@ -28,9 +28,9 @@ done:
     return rc;
 }
 
-/* Normalizes text. Characters that the library's tables do not have yet stay as they are. No
- * character composes with them or is reordered across them, so the text between them is normalized
- * alone. */
+/* Normalizes text to the form. Characters that the tables of the tokenizers library do not have yet
+ * are copied unchanged. No character composes with them or is reordered across them, so the text
+ * between two such characters is normalized alone. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -53,14 +53,14 @@ done:
     return rc;
 }
 
-/* False for marks, for medial and final jamos, and for characters that decompose into one of these:
- * they may join the character before them. */
+/* False for characters that may join the character before them: marks, medial and final jamos, and
+ * characters that decompose into one of these. */
 bool osh_cp_starts_form(uint32_t cp, bool compat)
 {
     if (cp < 0x80) return true;
     if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0xD7B0 && cp <= 0xD7FF) || osh_cp_is_mark(cp))
         return false;
-    // A character that is unassigned here may be a mark in a newer Unicode.
+    // A character that is unassigned in utf8proc 2.8 may be a mark in a newer Unicode.
     if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_CN) return false;
     return !compat || !((cp >= 0x3130 && cp <= 0x318F) || (cp >= 0xFF9E && cp <= 0xFFDC));
 }
@@ -101,8 +101,8 @@ static osh_status add_cp(osh_ctx *cx, osh_tok_text *out, uint32_t cp)
     return rc;
 }
 
-/* Returns the lower case of cp, also for capital letters of Unicode 16 and 17, which utf8proc 2.8
- * does not know. */
+/* Returns the lower case of cp. Includes the capital letters of Unicode 16 and 17, which utf8proc
+ * 2.8 does not have. */
 static uint32_t cp_lower(uint32_t cp)
 {
     if (cp >= 0x10D50 && cp <= 0x10D65) return cp + 0x20;
@@ -129,7 +129,7 @@ osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_te
     (void)st, (void)p;
     for (size_t i = 0; i < n;) {
         i += osh_utf8_next(s + i, n - i, &cp);
-        if (cp == 0x130) { // the only character with a lower case of two characters
+        if (cp == 0x130) { // U+0130 is the only character whose lower case has two characters
             OSH_TRY(osh_tok_text_add(cx, out, "i\xCC\x87", 3));
             continue;
         }
@@ -212,12 +212,13 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // empty, directly after a match
+        bool again = start == end && start == done_to && start > 0; // an empty match directly after
+                                                                    // a match
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            if (start == 0 && end > 0) // the inserted text counts as a part of the match's last
-                                       // character
+            if (start == 0 && end > 0) // the replacement counts as a part of the last character of
+                                       // the match
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
         }
@@ -229,7 +230,8 @@ done:
     return rc;
 }
 
-enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // NFKC of U+FDFA has eleven times its bytes
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // limits of the output: times the input, and bytes
+                                                // more; NFKC makes U+FDFA eleven times as long
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
 {
@@ -310,8 +312,9 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
         {"Precompiled", load_precompiled, run_precompiled, OSH_CUT_NEVER},
         {"Strip", load_strip, run_strip_spaces, OSH_CUT_NEVER},
         {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
-        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // a Replace of one character can be
-                                                               // cut anywhere
+        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // a Replace of one character allows
+                                                               // a cut at any position (set by
+                                                               // load_replace)
         {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
@@ -319,9 +322,9 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
                               what);
 }
 
-/* True if calm letters separate the text for all normalizers: no normalizer that joins characters
- * comes after Precompiled, whose output may be any text, and each Replace matches a string, or a
- * run of one character. */
+/* True if calm letters (tok_cut.c) separate the text for all normalizers. No normalizer that joins
+ * characters may come after Precompiled, whose output may be any text. Each Replace must match a
+ * string, or a run of one character. */
 static bool keeps_calm_letters(const osh_tok_steps *steps)
 {
     bool anything = false;
@@ -337,10 +340,10 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
     return true;
 }
 
-/* Returns the kind of positions where a text may be cut for all normalizers together. A normal form
- * needs the original characters, so a normalizer before it may only make them lower case or delete
- * marks. Prepend needs a text that is not empty, so no normalizer before it may delete characters.
- * */
+/* Returns the kind of positions where all normalizers together allow a cut. Before a normal form
+ * (NFC, ...) only lower case and the removal of marks are allowed, because other normalizers may
+ * change the characters that the form joins. Before Prepend no normalizer may delete characters,
+ * because Prepend ignores an empty text. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
     osh_cut_kind all = OSH_CUT_ANYWHERE,

@@ -18,8 +18,8 @@
  *                  refused with others: Oniguruma does not know them, or reads them in another way
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  *
- * tok_fold.c knows the characters that the two do not compare alike without case.
- */
+ * The characters that the two libraries compare in different ways without case are in
+ * tok_fold.c. */
 #include "base/buf.h"
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
@@ -31,8 +31,8 @@ static const char hexits[] = "0123456789abcdefABCDEF";
 
 typedef enum item_kind {
     ITEM_NONE, // the beginning of an alternative
-    ITEM_BARE, // an item that matches no character: an anchor, a look, a group of such items
-    ITEM_SOLID // anything else
+    ITEM_BARE, // an item that matches no character: an anchor, a lookaround, a group of such items
+    ITEM_SOLID // any item that matches a character
 } item_kind;
 
 typedef struct open_group {
@@ -41,10 +41,10 @@ typedef struct open_group {
     bool captures; // (...) or (?<name>...)
     int number;    // number of a group that captures, 1-based
     bool looks;    // the group is (?=...), (?!...), (?<=...) or (?<!...)
-    bool solid;    // its last alternative has an ITEM_SOLID
-    bool anchors;  // an alternative has items, but no ITEM_SOLID
-    bool behind;   // the group is, or is inside of, (?<=...) or (?<!...)
-    bool unbehind; // the group is, or is inside of, (?<!...)
+    bool solid;    // the last alternative of the group has an ITEM_SOLID
+    bool anchors;  // an alternative of the group has items, but no ITEM_SOLID
+    bool behind;   // the group is, or is inside, (?<=...) or (?<!...)
+    bool unbehind; // the group is, or is inside, (?<!...)
 } open_group;
 
 typedef struct rewriter {
@@ -54,15 +54,15 @@ typedef struct rewriter {
     osh_buf *out;
     size_t atom;           // position in `out` of the last atom
     open_group groups[65]; // groups[0] is the whole pattern
-    int n_groups;          // number of open groups without groups[0]
+    int n_groups;          // number of open groups, not counting groups[0]
     int n_captures;        // number of groups that capture
     unsigned closed;       // bit n: group n (1 to 9) has ended
     item_kind item;        // kind of the last item
-    uint32_t last;         // last character if it is the last item; else 0
+    uint32_t last;         // last character of the pattern, if the last item is a character; else 0
     bool lines;            // the pattern has ^ or $
     bool caseless;         // the option i is on
-    bool looks;            // the pattern has \A, \G, \K or the like, which depend on text before a
-                           // match
+    bool looks;            // the pattern has \A, \G, \K or another item that depends on text before
+                           // a match
     bool named, numbered;  // named: has (?<name>...); numbered: has \1 to \9
 } rewriter;
 
@@ -105,7 +105,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
         OSH_TRY(rewriter_put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // the circled letters are symbols, but Alphabetic
+    } else if (kind == 'w') { // the circled letters are symbols (So), but Alphabetic
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
             OSH_TRY(put_newer(r, word[i]));
@@ -114,7 +114,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
                                "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
-        char name[48]; // PCRE2 reads a script name without "sc:" as script extensions
+        char name[48]; // PCRE2 takes a script name without "sc:" as script extensions
         snprintf(name, sizeof name, "%s%s", osh_uni_is_script(prop) ? "sc:" : "", prop);
         OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", name));
         OSH_TRY(put_newer(r, name));
@@ -128,7 +128,7 @@ done:
 static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
 {
     osh_status rc = OSH_OK;
-    bool mn = !strcmp(prop, "Mn"); // Unicode 16 has moved U+1171E to Mc
+    bool mn = !strcmp(prop, "Mn"); // Unicode 16 has changed U+1171E from Mn to Mc
 
     if (mn)
         OSH_TRY(osh_buf_printf(r->cx, r->out, negated ? "(?:\\x{1171E}|" : "(?:(?!\\x{1171E})"));
@@ -182,8 +182,8 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
                     r->what, r->s, prop);
 }
 
-/* Fails on an escape that PCRE2 has and Oniguruma does not, or that the two read differently: a
- * quote, a name, a reference, a byte of a character. */
+/* Fails on an escape that PCRE2 has and Oniguruma does not, or that the two libraries read in
+ * different ways: a quote, a name, a reference, a byte of a character. */
 static osh_status rewriter_check_escape(const rewriter *r)
 {
     static const char octal[] = "01234567";
@@ -208,7 +208,7 @@ static osh_status rewriter_check_escape(const rewriter *r)
 }
 
 /* Records a character of the pattern, or the range from lo to hi of a class. If case is ignored,
- * fails if the two libraries compare it with different characters. */
+ * fails if the two libraries match the range with different characters. */
 static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_class)
 {
     bool apart = r->caseless && (osh_uni_folds_apart(lo, hi) ||
@@ -220,8 +220,8 @@ static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_c
                               "Unicode 14 has no other case of");
 }
 
-/* Returns the character at `at`, which may be an escape, and sets *len to its bytes. Returns 0 for
- * a class, an anchor or the like. */
+/* Returns the character at `at`, which may be an escape, and sets *len to its size in bytes.
+ * Returns 0 for a class, an anchor or another item that is no character. */
 static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
 {
     const char *s = r->s + at;
@@ -232,7 +232,7 @@ static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
         return cp;
     }
     *len = 1 + (s[1] ? osh_utf8_next(s + 1, r->n - at - 1, &cp) : 0);
-    if (cp == 'x' || cp == 'u') { // \x{H...}, \xHH or \uHHHH
+    if (cp == 'x' || cp == 'u') { // Reads \x{H...}, \xHH or \uHHHH.
         bool braces = cp == 'x' && s[2] == '{';
         size_t cap = cp == 'u' ? 4 : braces ? 8 : 2, n = strspn(s + 2 + braces, hexits);
         if (n > cap) n = cap;
@@ -266,12 +266,12 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     size_t len;
     uint32_t cp = character_at(r, r->at, &len);
     OSH_TRY(rewriter_note(r, cp, cp, in_class));
-    if (c == 'v') { // in PCRE2 \v is every vertical space
+    if (c == 'v') { // PCRE2's \v is every vertical space; Oniguruma's is U+000B
         r->at += 2;
         return rewriter_put(r, "\\x0B", 4);
     }
     r->looks |= c && strchr("AzZGbByY", c);
-    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside of text that .+ has matched
+    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside text that .+ has matched
         r->at += 2;
         return osh_buf_printf(r->cx, r->out, "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
     }
@@ -297,7 +297,7 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     if (kind == 'p' && in_class && r->caseless && osh_uni_is_cased(prop))
         OSH_TRY(rewriter_refuse(r, "without case, a property of letters or marks inside brackets"));
     if (in_class && negated) {
-        if (kind == 's') { // PCRE2 has \S for this; it lacks only U+180E
+        if (kind == 's') { // \S in PCRE2 lacks only U+180E
             OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
             goto done;
         }
@@ -361,8 +361,8 @@ done:
     return rc;
 }
 
-/* Rewrites counts that Ruby's syntax reads differently: X{n,m}+ is (?:X{n,m})+, X{n}? is (?:X{n})?
- * and X{,m} is X{0,m}. `at` is on the opening brace. */
+/* Rewrites counts that Ruby's syntax reads differently from Perl's: X{n,m}+ is (?:X{n,m})+, X{n}?
+ * is (?:X{n})? and X{,m} is X{0,m}. `at` is on the opening brace. */
 static osh_status rewrite_braces(rewriter *r)
 {
     osh_status rc = OSH_OK;
@@ -389,8 +389,8 @@ done:
 }
 
 /* Rewrites the options of "(?im-x:" or "(?i)". `at` is after the question mark. In Oniguruma,
- * options without a colon apply to the end of the group and to its later alternatives. PCRE2 agrees
- * if the options are the first of their alternative. */
+ * options without a colon apply up to the end of the group, later alternatives included. PCRE2 does
+ * the same if the options are the first item of their alternative. */
 static osh_status rewrite_options(rewriter *r)
 {
     osh_status rc = OSH_OK;
@@ -399,7 +399,7 @@ static osh_status rewrite_options(rewriter *r)
     bool off = false;
 
     if (!n || (s[n] != ':' && s[n] != ')'))
-        OSH_TRY(rewriter_refuse(r, "a group or an option that is not one of both"));
+        OSH_TRY(rewriter_refuse(r, "a group or option that only Oniguruma or only PCRE2 has"));
     if (memchr(s, 'x', n)) OSH_TRY(rewriter_refuse(r, "the option x is not supported"));
     if (s[n] == ')' && open > 0 &&
         ((r->s[open - 1] != '(' && r->s[open - 1] != '|') || (open > 1 && r->s[open - 2] == '\\')))
@@ -414,7 +414,7 @@ done:
     return rc;
 }
 
-/* Reads and writes the beginning of a group after its "(?". */
+/* Reads and writes the beginning of a group after the characters "(?". */
 static osh_status rewrite_group_kind(rewriter *r, open_group *g)
 {
     osh_status rc = OSH_OK;
@@ -438,7 +438,7 @@ static osh_status rewrite_group_kind(rewriter *r, open_group *g)
     g->unbehind |= behind && s[1] == '!';
     s = r->s + r->at;
     size_t n = g->captures ? strcspn(s + 1, *s == '<' ? ">" : "'") + 2 : behind ? 2 : 1;
-    if (n > r->n - r->at) n = r->n - r->at; // PCRE2 reports that the name does not end
+    if (n > r->n - r->at) n = r->n - r->at; // the group name does not end; PCRE2 reports the error
     OSH_TRY(rewriter_put(r, s, n));
     r->at += n;
 done:
@@ -538,7 +538,7 @@ static osh_status rewrite_next(rewriter *r)
     osh_status rc = OSH_OK;
 
     if (r->item == ITEM_BARE && is_repeat(r))
-        OSH_TRY(rewriter_refuse(r, "a repeat of what matches no character, such as \\b+"));
+        OSH_TRY(rewriter_refuse(r, "a repeat of an item that matches no character, such as \\b+"));
     switch (r->s[r->at]) {
     case '\\':
         r->atom = r->out->len;
@@ -649,8 +649,8 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
     if (p->re) return OSH_OK;
     osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
     if (at->start != SIZE_MAX) return rc;
-    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // a match may begin after this
-                                                                     // position
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // a match may begin at this
+                                                                     // position or later
     while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
 }

@@ -1,7 +1,8 @@
 /* tok_post.c - post-processors of tokenizer.json, reduced to their effect on one sequence: the ids
  * before and after it.
  *
- * ByteLevel changes offsets only. The templates for pairs are not used. */
+ * ByteLevel changes only the offsets of tokens, which are not used. The templates for pairs are not
+ * used. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 
@@ -90,7 +91,7 @@ static osh_status post_load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o,
             OSH_TRY(post_load_nested(cx, p, item, what, n_templates, depth + 1));
         goto done;
     }
-    if (++*n_templates > 1) // tokenizers panics on two
+    if (++*n_templates > 1) // with two templates the tokenizers library panics
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than one post_processor adds tokens", what);
     if (!strcmp(type, "TemplateProcessing"))
         OSH_TRY(post_load_template(cx, p, o, what));

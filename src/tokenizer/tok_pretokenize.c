@@ -1,5 +1,5 @@
-/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces and never look across a
- * cut.
+/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces, and treat each piece
+ * alone.
  *
  * All cuts are made by one function with the five behaviours of NormalizedString::split. ByteLevel
  * and Metaspace also change the bytes. The patterns are those of tokenizers/src/pre_tokenizers. */
@@ -9,20 +9,21 @@
 
 enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
 
-/* Joins the segments of one piece, in order, to pieces according to the behaviour. */
+/* Joins the segments of one piece (matches and the gaps between them), in order, to new pieces.
+ * `kind` says which segments are joined. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;
     osh_tok_piece in;
     osh_split_kind kind;
     bool invert, before; // before: true if the last segment was a match
-    bool held;           // true if the piece [start, end) waits for more segments
+    bool held;           // true if the new piece [start, end) may still grow by more segments
     size_t start, end;
-    uint8_t cont; // value of cont for pieces that begin at a cut
+    uint8_t cont; // value of `cont` for new pieces that begin at a cut
 } cutter;
 
-/* Returns bytes [start, end) of the piece. If they begin at a cut, this pre-tokenizer and all
- * before it count as having handled their beginning. */
+/* Returns bytes [start, end) of the input piece as a new piece. If the new piece begins at a cut,
+ * its `cont` says that this pre-tokenizer and all earlier ones have handled its beginning. */
 static osh_tok_piece cutter_part(const cutter *c, size_t start, size_t end)
 {
     osh_tok_piece p = {.at = c->in.at + (uint32_t)start,
@@ -40,7 +41,8 @@ static osh_status cutter_emit(cutter *c)
     return osh_tok_piece_add(c->cx, c->out, cutter_part(c, c->start, c->end));
 }
 
-/* Adds a segment: joins it to the waiting piece, or emits that piece and lets the segment wait. */
+/* Adds a segment: appends it to the growing piece, or emits that piece and begins a new one with
+ * the segment. */
 static osh_status cutter_add(cutter *c, size_t start, size_t end, bool match)
 {
     osh_status rc = OSH_OK;
@@ -69,8 +71,8 @@ done:
     return rc;
 }
 
-/* Finds the next match at or after `from`. If `open` is true, it works like
- * osh_tok_pattern_find_open. */
+/* A text to search, and a function that finds the first match at or after `from`. If `open` is
+ * true, more text follows, and the function works like osh_tok_pattern_find_open. */
 typedef struct haystack {
     const char *s;
     size_t n;
@@ -79,8 +81,8 @@ typedef struct haystack {
 typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h,
                                     size_t from, size_t *start, size_t *end);
 
-/* Adds matches and the gaps between them as segments. *done: end of the last match. *known:
- * position before which no further match begins. */
+/* Adds the matches and the gaps between them as segments. Sets *done to the end of the last match,
+ * and *known to a position before which no further match begins. */
 static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h,
                               next_match_fn next_match, size_t *known, size_t *done)
 {
@@ -95,7 +97,8 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // empty, directly after a match
+        bool again = start == end && start == done_to && start > 0; // an empty match directly after
+                                                                    // a match
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
             OSH_TRY(cutter_add(c, start, end, true));
@@ -124,8 +127,8 @@ done:
     return rc;
 }
 
-/* Leaves the last n bytes for the next part, as text that begins like the piece `begin`. No piece
- * is open any more. */
+/* Keeps the last n bytes for the next part, as text with the `first` and `cont` of `begin`. No
+ * piece is open any more. */
 static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
 {
     w->open = false;
@@ -133,7 +136,7 @@ static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
     w->tail = begin;
 }
 
-/* Cuts the open piece. It is the last piece, and more text follows it. Only the segments before the
+/* Cuts the open piece, which is the last piece; more text follows it. Only the segments before the
  * last gap are certain. A later pre-tokenizer may cut a long gap, so the gap remains the open
  * piece. */
 static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
@@ -151,7 +154,7 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
         from = c->held ? c->start : done_to;
     } else {
         OSH_TRY(cutter_emit(c));
-        from = known; // removed text may be removed in two parts
+        from = known; // the text to remove may end in the next part
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);
@@ -186,7 +189,7 @@ static osh_status cut_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *
             OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w)
                            : cut_piece(&c, st, &h, next_match));
     }
-    osh_tok_piece *pieces = in->pieces; // stays valid, because the array does not move
+    osh_tok_piece *pieces = in->pieces; // `pieces` stays valid, because the array does not grow
     size_t cap = in->cap_pieces;
     in->pieces = out->pieces, in->cap_pieces = out->cap_pieces, in->n_pieces = out->n_pieces;
     out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
@@ -261,13 +264,13 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack
         word = is;
         *end = i + len;
     }
-    if (h->open && *start != SIZE_MAX && *end == h->n) // the word may continue
+    if (h->open && *start != SIZE_MAX && *end == h->n) // the word may continue in the next part
         *end = *start, *start = SIZE_MAX;
     return OSH_OK;
 }
 
-/* Matches a run of one script. A character of no particular script joins the run before it; if
- * there is none, it is removed. */
+/* Matches a run of one script. A character of no particular script belongs to the run before it. If
+ * no run is before it, it is removed. */
 static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
                                size_t *start, size_t *end)
 {
@@ -288,7 +291,8 @@ static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haysta
         run = script;
         *start = i;
     }
-    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the run may continue
+    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the run may continue in the next
+                                                                // part
     return OSH_OK;
 }
 
@@ -348,14 +352,14 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
     return rc ? rc : cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
-/* Returns the character of GPT-2's bytes_to_unicode: printable Latin-1 stays, and the other 68
- * bytes become U+0100, U+0101, ... in order. */
+/* Returns GPT-2's character for a byte (bytes_to_unicode): printable Latin-1 stays, and the other
+ * 68 bytes become U+0100, U+0101, ... in order. */
 uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;
     if (b <= 0x20) return 0x100u + b;
     if (b <= 0xA0) return 0x100u + 0x21 + (b - 0x7Fu);
-    return 0x143; // for 0xAD
+    return 0x143; // character for the byte 0xAD
 }
 
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
@@ -426,7 +430,8 @@ done:
     return rc;
 }
 
-/* Ends the open piece before the last character that certainly begins a new piece. */
+/* Ends the open piece before the last space, or the last character that replaces a space, because a
+ * new piece certainly begins there. */
 static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
 {
     osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];

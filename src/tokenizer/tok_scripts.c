@@ -1,13 +1,13 @@
 /* tok_scripts.c - the script of each character, as in
- * tokenizers/src/pre_tokenizers/unicode_scripts: kana and U+30FC are Han; the space and unassigned
- * characters have the number 0, any script.
+ * tokenizers/src/pre_tokenizers/unicode_scripts. Kana and U+30FC count as Han. The space and
+ * unassigned characters have the number 0 (no particular script).
  *
- * The table was measured in that library: all characters from one entry to the next have one
- * script. Scripts are numbered in the order of their first characters. */
+ * The table was measured with the tokenizers library: all characters from one entry to the next
+ * have one script. Scripts are numbered in the order of their first characters. */
 #include "tokenizer/tok_unicode.h"
 #include <stddef.h>
 
-static const uint32_t begins[] = { // first character << 8 | script; script 0: any
+static const uint32_t begins[] = { // first character << 8 | script; script 0: no particular script
     0x1, 0x2000, 0x2101, 0x4102, 0x5B01, 0x6102, 0x7B01, 0xAA02, 0xAB01, 0xBA02, 0xBB01, 0xC002,
     0xD701, 0xD802, 0xF701, 0xF802, 0x2B901, 0x2E002, 0x2E501, 0x2EA03, 0x2EC01, 0x30004, 0x37005,
     0x37401, 0x37505, 0x37800, 0x37A05, 0x37E01, 0x37F05, 0x38000, 0x38405, 0x38501, 0x38605,

@@ -1,5 +1,5 @@
-/* tok_trie.c - builds a trie of sorted tokens level by level. A node takes 9 bytes, and the
- * children of a node, which a search looks through, are neighbours. */
+/* tok_trie.c - builds a trie of sorted tokens level by level. A node takes 9 bytes. The children of
+ * a node are neighbours, so a search among them is fast. */
 #include "tokenizer/tok_trie.h"
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static int words_by_bytes(const void *a, const void *b)
 }
 
 /* Returns the number of nodes of the sorted words: the root, and for each word the bytes that it
- * does not share with the word before. *twice is set to a word that occurs twice, or NULL. */
+ * does not share with the word before. Sets *twice to a word that occurs twice, or to NULL. */
 static size_t trie_count_nodes(const osh_tok_words *w, const struct osh_tok_word **twice)
 {
     size_t n = 1;
@@ -62,7 +62,7 @@ static size_t trie_count_nodes(const osh_tok_words *w, const struct osh_tok_word
 }
 
 typedef struct span {
-    uint32_t lo, hi; // words that begin with the bytes of a node's path
+    uint32_t lo, hi; // range of sorted words that begin with the bytes on the path to a node
 } span;
 
 /* Writes the nodes level by level. The nodes of a level have the order of their parents. */

@@ -1,4 +1,4 @@
-/* tok_trie.h - a trie of the bytes of tokens. It is built once. The children of a node are
+/* tok_trie.h - a trie of the bytes of tokens. The trie is built once. The children of a node are
  * neighbours. */
 #ifndef OSH_TOK_TRIE_H
 #define OSH_TOK_TRIE_H
@@ -19,21 +19,22 @@ void osh_tok_words_init(osh_tok_words *w);
 void osh_tok_words_deinit(osh_ctx *cx, osh_tok_words *w);
 osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_t n, int32_t id);
 
-/* Node 0 is the root; the children of node i are child[i] .. child[i + 1] - 1, by label. */
+/* The children of node i are nodes child[i] to child[i + 1] - 1, sorted by label. Node 0 is the
+ * root. */
 typedef struct osh_tok_trie {
     uint32_t *child; // own; [n + 1]
-    int32_t *id;     // own; [n]; id of the token that ends here; -1: none
+    int32_t *id;     // own; [n]; id of the token that ends at the node; -1: none
     uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;
 } osh_tok_trie;
-/* Sorts the words and builds the trie. Of two equal words the one with the higher id stays, and
- * *twice is set to one of them. If there are none, *twice is NULL. */
+/* Sorts the words and builds the trie. Of two equal words the word with the higher id is kept. Sets
+ * *twice to a word that occurs twice, or to NULL if all words differ. */
 osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
                               const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);
 /* Returns the id of a token, or -1. */
 int32_t osh_tok_trie_find(const osh_tok_trie *t, const char *s, size_t n);
-/* Moves *node to its child by byte c. Returns false if there is none. */
+/* Moves *node to the child with label c. Returns false if there is no such child. */
 static inline bool osh_tok_trie_step(const osh_tok_trie *t, uint32_t *node, unsigned char c)
 {
     uint32_t from = t->child[*node], to = t->child[*node + 1];

@@ -1,5 +1,5 @@
 /* tok_unicode.h - tables of the characters on which the Unicode versions inside tokenizers and
- * inside our libraries differ. */
+ * inside PCRE2 and utf8proc differ. */
 #ifndef OSH_TOK_UNICODE_H
 #define OSH_TOK_UNICODE_H
 #include <stdbool.h>
@@ -13,21 +13,21 @@ typedef struct osh_uni_range {
 extern const osh_uni_range osh_uni_newer[];
 extern const osh_uni_range osh_uni_numeric[], osh_uni_not_punct[], osh_uni_not_mark[],
     osh_uni_not_nfk[], osh_uni_not_mn[], osh_uni_no_class[];
-/* True if a range of the table, which is in ascending order, contains cp. */
+/* True if a range of the table contains cp. The table is in ascending order. */
 bool osh_uni_in(const osh_uni_range *table, uint32_t cp);
-/* True if a property of this name has the same characters in Oniguruma as in PCRE2 with the ranges
- * of osh_uni_newer. */
+/* True if the property has the same characters in Oniguruma as in PCRE2, when the ranges of
+ * osh_uni_newer are added to PCRE2's. */
 bool osh_uni_is_category(const char *name);
 bool osh_uni_is_script(const char *name);
-/* True if the property contains a character, but not all other cases of it. */
+/* True if the property contains a character without its other cases (Lu has A, not a). */
 bool osh_uni_is_cased(const char *name);
-/* True if Oniguruma and PCRE2, ignoring case, match a character from lo to hi with different
- * characters. */
+/* True if, with case ignored, a character from lo to hi matches different characters in Oniguruma
+ * and in PCRE2. */
 bool osh_uni_folds_apart(uint32_t lo, uint32_t hi);
-/* True if Oniguruma, ignoring case, may match the two characters, one after the other, with a
- * single one. */
+/* True if Oniguruma, with case ignored, may match the sequence of the two characters with a single
+ * character. */
 bool osh_uni_folds_together(uint32_t first, uint32_t second);
 /* Returns the number of the script of a character. 0: no particular script; the character belongs
- * to the run before it. */
+ * to the script of the text before it. */
 unsigned osh_cp_script(uint32_t cp);
 #endif

@@ -3,9 +3,9 @@
  *
  * Agrees with tokenizers/src/models/unigram, which is SentencePiece's encode_optimized: each token
  * of the vocabulary is an edge from the character where it starts. A character that is no token by
- * itself is unknown, and scores 10 less than the lowest score. Sums are taken in double from the
- * start of the word, so that equal ones stay equal; among equal paths the first one found stays.
- * Neighbours with the unknown id become one token. */
+ * itself is unknown, and its score is the lowest score minus 10. Sums are computed in double from
+ * the start of the word, so equal paths have equal sums. Among equal paths the path that is found
+ * first wins. Successive unknown characters become one token. */
 #include "tokenizer/tok_model.h"
 #include "tokenizer/tok_trie.h"
 #include <math.h>
@@ -28,7 +28,7 @@ typedef struct unigram {
     double *scores;    // own; score of each id
     size_t n, cap;
     double unknown_score;
-    int32_t unk_id;    // -1: the vocabulary has none
+    int32_t unk_id;    // -1: the vocabulary has no unknown token
     int32_t byte_ids[256];
     bool byte_fallback;
     place *places;     // own; scratch
@@ -61,8 +61,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Stores the path that arrives at p with a token from `from`, if it is the first one or has a
- * higher score. */
+/* Stores a path to p whose last token begins at `from`, if p has no path yet or if the new score is
+ * higher. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -112,7 +112,7 @@ static osh_status unigram_find_paths(osh_ctx *cx, unigram *u, const char *s, siz
         if (single) continue;
         if (u->unk_id < 0)
             OSH_FAIL(cx, OSH_E_FORMAT,
-                     "the tokenizer has no \"unk_id\" for U+%04X, which its vocabulary lacks", cp);
+                     "the tokenizer has no \"unk_id\" for U+%04X, not in the vocabulary", cp);
         place_offer(&places[at + len], (uint32_t)at, u->unk_id, u->unknown_score + here);
     }
 done:
@@ -158,9 +158,9 @@ done:
     return rc;
 }
 
-/* Reads a number as serde_json does, which is not always the nearest double: digits up to 64 bits,
- * rounded once, then multiplied with or divided by a power of ten. With another rounding a score
- * might differ in the last bit and change a close choice. */
+/* Returns the number in s as serde_json reads it, which is not always the nearest double: the
+ * digits are an integer of 64 bits, which is rounded once, then multiplied or divided by a power of
+ * ten. Scores must agree to the last bit, because a close choice between paths may depend on it. */
 static double serde_number(const char *s)
 {
     bool minus = *s == '-', stop = false, point = false;
@@ -234,7 +234,8 @@ static osh_status unigram_load_scores(osh_ctx *cx, unigram *u, const osh_tok_lis
         if (!any) break;
         OSH_TRY(unigram_load_entry(cx, u, &words, &it, what));
     }
-    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice)); // the last of two equal tokens stays
+    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice)); // the last of two equal tokens is
+                                                               // kept
 done:
     osh_tok_words_deinit(cx, &words);
     osh_tok_items_deinit(cx, &it);

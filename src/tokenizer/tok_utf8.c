@@ -2,7 +2,8 @@
  * takes from Rust.
  *
  * The replacement is that of Python's errors="replace" (Unicode 3.9, "maximal subpart"): the
- * longest prefix of a valid character, or one byte if there is none, becomes one U+FFFD. */
+ * longest prefix of a valid character becomes one U+FFFD. If there is no such prefix, one byte
+ * becomes one U+FFFD. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
@@ -149,8 +150,8 @@ bool osh_cp_is_punct(uint32_t cp)
     return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
 }
 
-/* Alphabetic is L, Nl and Other_Alphabetic. All characters of Other_Alphabetic are marks or circled
- * letters. */
+/* True for the characters of \w. Alphabetic is L, Nl and Other_Alphabetic. All characters of
+ * Other_Alphabetic are marks or circled letters. */
 bool osh_cp_is_word(uint32_t cp)
 {
     utf8proc_category_t c = cp_category(cp);

@@ -1,6 +1,6 @@
-/* tok_wordpiece.c - WordPiece takes the longest token that the rest of a word begins with until the
- * word ends; if there is none, the whole word is unknown. WordLevel: the word is a token or
- * unknown.
+/* tok_wordpiece.c - the models WordPiece and WordLevel. WordPiece repeatedly takes the longest
+ * token at the start of the rest of a word. If no token matches, the whole word is unknown.
+ * WordLevel: a word is one token or unknown.
  *
  * Agrees with tokenizers/src/models/wordpiece and wordlevel. After the first token, WordPiece looks
  * for tokens with the prefix ("##"). */
@@ -11,11 +11,11 @@
 typedef struct wordpiece {
     osh_tok_trie trie; // own
     char *unk;         // own; the unknown token, for messages
-    uint32_t behind;   // node of the prefix; 0 if the prefix is empty
+    uint32_t behind;   // trie node of the prefix ("##"); 0 if the prefix is empty
     bool any_behind;   // true if a token begins with the prefix
-    int64_t max_chars; // a word of more characters is unknown
+    int64_t max_chars; // a word with more characters is unknown
     size_t size;
-    int32_t max_id, unk_id; // unk_id is -1 if it is not in the vocabulary
+    int32_t max_id, unk_id; // unk_id: -1 if the unknown token is not in the vocabulary
 } wordpiece;
 
 static void wordpiece_free(osh_ctx *cx, void *state)

@@ -2,18 +2,19 @@
  * library does.
  *
  * Only tokenizer.json decides the ids. tokenizer_config.json gives the maximum length and nothing
- * else: transformers 5 also ignores its add_bos_token when there is a tokenizer.json. The
- * truncation, the padding and the decoder of the file are ignored; an unknown component is refused
- * by name. A tokenizer contains caches: only one thread may use it at a time. */
+ * else: transformers 5 also ignores add_bos_token of tokenizer_config.json when there is a
+ * tokenizer.json. The truncation, the padding and the decoder of tokenizer.json are ignored. An
+ * unknown component is an error that names it. A tokenizer contains caches: only one thread may use
+ * it at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
 
 typedef struct osh_tokenizer osh_tokenizer;
 typedef struct osh_ids { int32_t *ids; int64_t n, cap; } osh_ids; // own
-/* Reads tokenizer.json and, if it exists, tokenizer_config.json. */
+/* Opens a tokenizer. Reads tokenizer.json and, if it exists, tokenizer_config.json. */
 osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir);
-/* Makes a tokenizer of the text of a tokenizer.json; `what` names it in messages. */
+/* Makes a tokenizer from the text of a tokenizer.json; `what` names the text in messages. */
 osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *text, size_t n,
                                const char *what);
 void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
@@ -22,18 +23,20 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
 /* Encodes a text in parts, without special tokens: begin, then feed for each part, then end. The
- * appended ids are those of the whole text, whatever text follows. A caller that needs no more ids
- * need not call end. The tokenizer keeps one part and the text since the last position where it
- * certainly cuts. */
+ * appended ids are the same as for the whole text. A caller that needs no more ids need not call
+ * end. The tokenizer keeps only the text whose ids still depend on later text, and up to one part
+ * more. */
 void osh_tokenizer_begin(osh_tokenizer *t);
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends the special tokens that come before a text, or after it if the last argument is true. */
+/* Appends the special tokens that come before a text, or those that come after it if the last
+ * argument is true. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
-/* Sets the size of a part; for tests. The default is 64 KiB. */
+/* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
-int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // 0: unknown, or above 1e9
+int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // 0: the length is unknown, or
+                                                                // above 1e9
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t); // highest id + 1, including added tokens
 osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);

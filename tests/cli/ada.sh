@@ -1,7 +1,7 @@
 # ada.sh - AdaRound, AdaQuant and AutoRound by Linear. The output bytes do not depend on threads,
-# batch, tier, budget or a kill. The predicted memory suffices. verify finds no fault. The model's
-# outputs are nearer to the original's than after rounding to nearest. The report has the losses. A
-# run on a GPU is refused.
+# batch, tier, budget or a kill. The predicted memory is enough. verify finds no fault. The outputs
+# of the model are nearer to the original's than after rounding to nearest. The report has the
+# losses. A run on a GPU is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -55,7 +55,7 @@ P
     one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
     same out want "$r, killed"
 done
-# --target-bits counts the loss of rounding to nearest, for AutoRound, too.
+# --target-bits uses the loss of rounding to nearest, even for AutoRound.
 recipe few AutoRoundModifier W4A16 ", iters: 1"
 recipe near QuantizationModifier W4A16 ""
 for r in few near; do
@@ -70,7 +70,7 @@ cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are 
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
-# If a learning rate diverges, modules stay rounded to nearest, with a warning. --strict fails.
+# If learning diverges, modules are rounded to nearest, with a warning. With --strict the run fails.
 for unit in linear block; do
     recipe far AdaQuantModifier W8A8 ", num_iterations: 3, learning_rate: 0.1, unit: $unit"
     rm -rf out

@@ -1,6 +1,6 @@
-# address_space.sh - little address space (ulimit -v), in which OpenBLAS would retry to allocate its
-# buffers for ever. The program names the address space that it needs and exits. With enough it
-# works.
+# address_space.sh - a limit on the address space (ulimit -v), under which OpenBLAS tries to
+# allocate its buffers again and again. The program must exit, and name the address space that it
+# needs. With this address space it works.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer maps terabytes"; exit 77; }
@@ -11,7 +11,8 @@ limited() { # arguments: KiB, flags; output goes to log; a run that hangs is kil
 compress=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
           --num-calibration-samples 2 --max-seq-length 32 --progress none --output out)
 eval=(eval --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 1 --progress none)
-for least in 120000 200000 300000; do # room for the library and for no, one or two buffers
+for least in 120000 200000 300000; do # enough for the library, and for none, one or two of its
+                                      # buffers
     for job in "${compress[*]}" "plan ${compress[*]}" "${eval[*]}" "bench --seconds 0.01"; do
         code=0
         # shellcheck disable=SC2086

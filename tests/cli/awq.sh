@@ -1,7 +1,8 @@
 # awq.sh - AWQ before rounding and before GPTQ, in one traversal. The output bytes do not depend on
 # threads, batch, tier, budget or a kill. The predicted memory suffices. verify knows the changed
-# tensors. Rounded weights give outputs nearer to the model's than without AWQ. Mappings are read in
-# both spellings. Impossible mappings are refused; mappings that upstream skips are skipped.
+# tensors. After rounding, the outputs are nearer to the original's than without AWQ. Mappings are
+# read in both spellings. Impossible mappings are refused. Mappings that LLM Compressor skips are
+# skipped.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -17,8 +18,8 @@ recipe given 'n_grid: 5, duo_scaling: false, mappings: [{smooth_layer: "re:.*v_p
         {smooth_layer: "re:.*up_proj$", balance_layers: ["re:.*down_proj$"], activation_hook_target: null},
         [["re:.*gate_proj$", "re:.*up_proj$"], "re:.*post_attention_layernorm$"]]' "$rtn"
 printf 's_stage:\n  s_modifiers:\n    %s\n' "$rtn" >plain.yaml
-# each head has its own values, so that v_proj maps to o_proj; the model is wide enough for the
-# memory of the search to show
+# Each head has its own keys and values, so that a mapping from v_proj to o_proj is possible. The
+# model is so wide that the search needs a measurable amount of memory.
 "$OSH_TOOLS/make_model" heads hidden=256 intermediate=640 heads=4 kv=4 layers=2 vocab=512 samples=6 tokens=64
 declare -A from=([docs]="$model" [heads]=heads)
 declare -A data=([docs]="$model/data/calibration.jsonl" [heads]=heads/calibration.jsonl)
@@ -39,7 +40,7 @@ grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layerno
 plan rtn heads >plan.txt
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 modules' plan.txt ||
     { cat plan.txt; fail "heads: wrong mappings for heads with their own values"; }
-plan given docs >plan.txt 2>log # upstream skips the mapping from v_proj to o_proj
+plan given docs >plan.txt 2>log # LLM Compressor skips the mapping from v_proj to o_proj
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 modules' plan.txt ||
     { cat plan.txt; fail "docs: not the mappings that are given"; }
 

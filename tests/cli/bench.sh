@@ -33,7 +33,7 @@ grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
 grep -Eq '^process ' table
 grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s \([0-9.]+ before, [0-9.]+ after\); processors busy [0-9]+ % of the time$' table
 
-# Scripts stand in for the peers: their arguments and their rows of the table are checked.
+# Scripts replace the other programs. Their arguments and their rows of the table are checked.
 mkdir -p llama.cpp/build/bin
 cat >python <<'PYTHON'
 #!/bin/sh
@@ -69,13 +69,13 @@ for name in llm-compressor llama-quantize; do # their output is a copy of the mo
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 
-# A peer that fails in a later turn keeps its finished turns in the table. The same command then
-# does only the missing turns; another command does all.
+# If another program fails in a later turn, the table has its finished turns. The same command then
+# runs only the missing turns; another command runs all turns.
 touch broken
 if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
 # oneshot's third turn is in the table
 grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; }
-# two turns of this peer
+# the table has two turns of this program
 [ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; }
 rm broken
 first=$(cat peers/oneshot.1.time) && : >calls

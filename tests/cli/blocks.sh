@@ -1,7 +1,7 @@
 # blocks.sh - AutoRound by block. The output bytes do not depend on threads, batch, tier, budget or
 # a kill. The predicted memory suffices. verify finds no fault. Each layer's output is nearer to the
-# original's than after rounding to nearest. Where a block cannot learn, each Linear learns alone,
-# or the job is refused.
+# original's than after rounding to nearest. If a block cannot be learned, each Linear is learned
+# alone, or the job is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -32,7 +32,7 @@ import json, os
 m = json.load(open("plain/oneshot-report.json"))["memory"]
 assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
 P
-one au out --seed 7 >/dev/null 2>&1 # another seed draws other samples for the steps
+one au out --seed 7 >/dev/null 2>&1 # another seed chooses other samples for the steps
 sums out | cmp -s want - && fail "--seed changes no byte"
 rm -rf plain out
 one au out --threads 3 --batch-size 4 >/dev/null 2>&1
@@ -48,7 +48,7 @@ if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
-# they stop early, judge by all samples, and do not depend on threads and batch
+# Both methods stop early, compare losses of all samples, and do not depend on threads and batch.
 for m in AdaRound AdaQuant; do
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
         $m "num_iterations: 30, batch_size: 3, drop_ratio: 0.5, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
@@ -78,8 +78,8 @@ grep -q "learns from the output of each Linear, and not of decoder layers" log |
 sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml
 for r in au linear; do "$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --log-level info >$r.said 2>&1; done
 grep -q "batch_size 3 decides nothing" linear.said && ! grep -q "batch_size 3 decides nothing" au.said || fail "$(cat linear.said au.said)"
-# Biases that learn: all six of an OPT layer. Threads, tier and a kill do not change the bytes.
-# verify knows that the biases changed.
+# All six biases of an OPT layer are learned. Threads, tier and a kill do not change the bytes.
+# verify knows that the biases have changed.
 "$OSH_TOOLS/tiny_model" opt opt
 tiny() { # arguments: output, flags
     "$ONESHOT" --model opt --recipe bias.yaml --dataset opt/calibration.jsonl --progress none --output "$@"

@@ -1,7 +1,7 @@
-# blocks_families.sh - codes that learn by block in families whose layers have their own ops: a kept
+# blocks_families.sh - learns codes by block in families whose layers have special ops: a recurrent
 # state, routers, sinks, heads of two sizes, experts in one tensor. Each layer's output is nearer to
 # the original's than after rounding to nearest. The bytes do not depend on threads and batches. The
-# smallest device memory of the plan suffices. verify finds no fault.
+# smallest device memory of the plan is enough. verify finds no fault.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 recipe() { # arguments: name, modifier, keys
@@ -12,7 +12,7 @@ recipe au AutoRoundModifier 'iters: 30' >au.yaml
 recipe ada AdaRoundModifier 'num_iterations: 40' >ada.yaml
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 check() { # arguments: case, layers
-    # sanitizers are slow: they get one family with a state and one with experts
+    # builds with sanitizers are slow: they get one family with a state and one with experts
     case "$SANITIZED $1" in
     ' '* | *' mamba2' | *' deepseek_v3') ;;
     *) return 0 ;;

@@ -5,7 +5,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
-make() { # arguments: output, then those of oneshot
+make() { # arguments: output, then the arguments of oneshot
     "$ONESHOT" --model "$model" --output "$@" --ignore lm_head --progress none >log 2>&1 || fail "$*"
 }
 recipe() { # arguments: output, weights, other keys of the group
@@ -26,7 +26,7 @@ recipe int "\"weights\": {$int8, \"strategy\": \"channel\", \"symmetric\": false
     \"input_activations\": {$int8, \"strategy\": \"tensor\", \"symmetric\": false}"
 recipe float "\"weights\": {$fp8}, \"input_activations\": {$fp8}, \"output_activations\": {$fp8}" \
     "\"kv_cache_scheme\": {$int8, \"strategy\": \"tensor\", \"symmetric\": false},"
-# FP8 without a config group
+# An FP8 source without a config group.
 cp -r naive fp8
 python3 - <<'P'
 import json
@@ -38,7 +38,7 @@ tool="python3 $OSH_SOURCE_DIR/tests/tools/broken_sources.py $ONESHOT $data"
 attn=model.layers.1.self_attn
 $tool pack $attn.k_proj.,$attn.k_scale,$attn.k_zero,$attn.v_scale,$attn.v_zero pack zeros naive mx4 mx6 mx8 nv int float fp8
 
-# Experts in one tensor.
+# A source whose experts are in one tensor.
 "$OSH_TOOLS/tiny_model" gpt_oss dense
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" dense mxfp4
 "$OSH_TOOLS/tiny_model" qwen3_moe_stacked moe
@@ -50,14 +50,15 @@ for source in mxfp4 experts; do
     $tool $source.out $parts $source
 done
 
-# A weight_shape that the groups do not divide: the message names the module.
+# A weight_shape that is not a multiple of the group size: the message names the module.
 rm -rf bad && cp -r pack bad
 "$OSH_TOOLS/st_edit" bad fill $attn.k_proj.weight_shape 8 2 fe00
 code=0
 "$ONESHOT" plan --model bad --scheme W8A16 --ignore lm_head >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "$attn.k_proj has 254 input features, which groups of 128 do not divide" log || fail "exit $code"
 
-# Scales: NaN and infinity are refused, 0 makes weights of 0, a negative scale multiplies as it is.
+# NaN and infinity as a scale are refused. A scale of 0 makes weights of 0. A negative scale is
+# multiplied like any other.
 refused() { # argument: part of the message
     ! "$ONESHOT" --model bad --scheme W8A16 --ignore lm_head --output made --progress none >log 2>&1 || fail "not refused: $1"
     grep -q -- "$1" log || fail "other words than '$1'"

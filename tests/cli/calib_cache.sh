@@ -1,7 +1,7 @@
 # calib_cache.sh - observers that read values twice. Between the two passes the values are kept in
 # memory or on the disk, compressed, or computed again. The output bytes do not depend on this
 # choice, on the pipeline, tier, batch, budget or a kill. `auto` takes the fastest way that the
-# budgets allow. No file of the cache stays.
+# budgets allow. All files of the cache are removed.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -42,8 +42,8 @@ one linears exact
 one binned binned
 [ "$(sum exact)" != "$(sum binned)" ] || fail "exact changes no byte: the test cannot fail"
 
-# Budgets: under the smallest one the values are computed again; with room for files they are on the
-# disk.
+# Under the smallest budget the values are computed again. With enough scratch space they are stored
+# on the disk.
 more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
 plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
 least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
@@ -57,9 +57,9 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
-# F16 halves the files of F32 values and changes the output, but the output still does not depend on
-# batch, threads, tier and phases. A value that F16 cannot hold is an error that names it. BF16
-# values are stored as they are, with a warning.
+# F16 halves the files of F32 values and changes the output. The output still does not depend on
+# batch, threads, tier and phases. A value that is too large for F16 is an error that names the
+# value. BF16 values are stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'
@@ -71,13 +71,14 @@ want=$(sum f16)
 [ "$(sum f32)" != "$want" ] || fail "F16 changes no byte: the test cannot fail"
 scratch() { plan finely.yaml "$@" --json | sed -n '/"memory"/,/}/s/^ *"scratch_bytes": \([0-9]*\),*$/\1/p' | head -1; }
 more=("${job[@]}") all=$(scratch --calib-cache disk --mem-opt-level 1) half=$(scratch --calib-cache disk_f16 --mem-opt-level 1)
-# the difference is the headers
+# the sizes differ only by headers
 [ $((2 * half - all)) -gt 0 ] && [ $((2 * half - all)) -lt 2000 ] || fail "F16 takes $half bytes of $all"
 for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression zstd --num-workers 3" "--device-memory $(
     plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
     same finely --calib-cache disk_f16 $way
 done
-"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f # 3.5e9
+"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f # a weight of
+                                                                                       # 3.5e9
 one finely f32 --calib-cache disk --overwrite
 for way in "" "--sequential-targets Linear"; do # the values are kept, or read again from their tier
     if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
@@ -89,7 +90,7 @@ job=("${bf16[@]}") more=("${bf16[@]}") want=$of_bf16
 plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16, of two bytes' || fail "$(plan linears.yaml --calib-cache disk_f16)"
 [ -z "$SANITIZED" ] || exit 0 # tests/cli/kill.sh kills such runs under sanitizers
 
-# Killed between the two passes, at disk calls that only this cache makes.
+# Runs are killed between the two passes, at disk calls that only this cache makes.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml --calib-cache disk --threads 1 --output all >/dev/null
 for at in 2 3 4; do
     if INJECT_AT=$(($(cat calls) * at / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml \

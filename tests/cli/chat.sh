@@ -1,5 +1,5 @@
-# chat.sh - conversations, and templates over columns, give the same output as the texts that they
-# render to; errors name the fault.
+# chat.sh - conversations and templates over columns give the same output as their rendered texts.
+# Errors name the fault.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

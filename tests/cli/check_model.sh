@@ -1,6 +1,6 @@
 # check_model.sh - oneshot check-model. It accepts a checkpoint that fits its template, and reports
 # tensors that are missing, have another shape, are read by no node, or are outside the template. It
-# prints the loss of the sample, and a remark about a model that guesses.
+# prints the loss of the sample, and a remark if the model only guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
 check() { # arguments: wanted exit code, then arguments
@@ -49,9 +49,9 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
-"$OSH_TOOLS/tiny_model" mllama seen # text does not pass through this layer
+"$OSH_TOOLS/tiny_model" mllama seen # text does not use this layer
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'
-check 2 # no directory
+check 2 # the directory is not given
 check 1 nowhere

@@ -26,7 +26,7 @@ for data in c.jsonl c.json c.json.gz c.json.zst c.csv c.csv.gz c.csv.zst; do
     cmp out/model.safetensors want || fail "$data: other bytes"
 done
 mkdir folder
-head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file lacks its last newline
+head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file has no newline at its end
 tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
 "$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
 cmp out/model.safetensors want || fail "a folder: other bytes"
@@ -42,13 +42,13 @@ for data in c.json c.csv; do
         --max-seq-length 64 --max-windows 4 --progress none >$data.eval
 done
 tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eval || fail "eval: $(cat c.json.eval c.csv.eval)"
-# With a reference, eval prints its perplexity beside the model's.
+# With --reference, eval prints the perplexity of the reference beside the model's.
 "$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none >both.eval
 [ "$(sed -n 's/^reference //p' both.eval)" = "$(tail -n 1 c.json.eval)" ] || fail "not the reference's: $(cat both.eval)"
 if tail -n 1 both.eval | cmp -s - <(tail -n 1 c.json.eval); then fail "one perplexity for both: $(cat both.eval)"; fi
 "$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none --json >both.json
 python3 -c 'import json; e = json.load(open("both.json")); assert 1 < e["reference_perplexity"] != e["perplexity"] > 1, e'
-# A raw line end inside a string is no JSON.
+# A line end inside a string is not valid JSON.
 printf '[{"text": "one\ntwo"}]' >raw.json
 if "$ONESHOT" "${job[@]}" --dataset raw.json --output raw 2>err; then fail "a line end in a string"; fi
 grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err)"

@@ -17,7 +17,7 @@ want() { # arguments: exit code, words of the message, flags
 }
 same() { for f in model.safetensors config.json recipe.yaml; do cmp "$1/$f" "$2/$f"; done; }
 
-# The head, tied or not, is left dense as with --ignore lm_head.
+# The head, tied or not, stays dense as with --ignore lm_head.
 for model in "$tied" untied; do
     flags=(--model "$model" --scheme W8A16 --group-size 16 --overwrite)
     oneshot "${flags[@]}" --output bare >stdout
@@ -38,12 +38,12 @@ for model in "$tied" untied; do
     if grep -q 'output head' stdout; then fail "no target reaches the head: $(cat stdout)"; fi
 done
 
-# A recipe keeps its upstream meaning: no default applies.
+# A recipe means the same as in LLM Compressor: no default is added.
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# Bits, groups, zero points.
+# Flags for bits, groups and zero points.
 groups() { # arguments: flags of the weights in a recipe, flags of the command line
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
         "$1" >r.yaml
@@ -68,7 +68,7 @@ want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
 
-# Python's spellings.
+# Python's spellings of flags.
 oneshot --model untied --scheme W8A16 --group_size 16 --output_dir python --oneshot_device cpu --save_compressed \
     --trust_remote_code_model True --moe_calibrate_all_experts --sequential-offload-device cpu --propagate_error True \
     --preprocessing_num_workers 4 >/dev/null

@@ -1,5 +1,5 @@
-# descriptors.sh - standard descriptors that the caller closed. No file of the output gets their
-# numbers, so no message ends up in a file.
+# descriptors.sh - runs with closed standard descriptors. No file of the output may get their
+# numbers, because messages would be written into that file.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {

@@ -1,10 +1,10 @@
-# early_check.sh - large tensors are read back during the run. The seal reports a difference; the
-# next run writes the tensor again.
+# early_check.sh - large tensors are read again during the run to check them. The seal reports a
+# difference, and the next run writes the tensor again.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=1024 intermediate=512 heads=8 kv=2 head_dim=128 vocab=20000 layers=1 samples=1 tokens=16
-sleep 0.2 # a file that has just been made is read again at the seal
+sleep 0.2 # otherwise the file is so new that it is read again at the seal
 run() { "$ONESHOT" --model m --scheme W4A16 --method gptq --ignore lm_head --dataset m/calibration.jsonl --progress none \
     --profile profile --output out "$@"; }
 checks() { sed -n 's/^- {phase: "check", .*scopes: \([0-9]*\), background: true.*/\1/p' profile; }
@@ -14,7 +14,7 @@ sum=$(sha256sum <out/model.safetensors) size=$(stat -c %s out/model.safetensors)
 "$ONESHOT" verify out --model m >/dev/null || fail "verify found something"
 read=$(sed -n 's/^ *"read_bytes": \([0-9]*\),*$/\1/p' out/oneshot-report.json)
 
-# A byte of the embedding changes just before the last 32 MB are written.
+# A byte of the embedding is changed just before the last 32 MB are written.
 rm -rf out
 flip="printf '\\001' | dd of=out.oneshot-partial/model.safetensors bs=1 seek=$((size * 6 / 10)) conv=notrunc status=none"
 if INJECT_STEP='"copy Start"' INJECT_WHAT=$flip LD_PRELOAD=$OSH_TOOLS/inject.so run >log 2>&1; then fail "the changed byte is not found"; fi
@@ -22,7 +22,7 @@ grep -q 'model.embed_tokens.weight of .*what the disk holds is not what was writ
 run >/dev/null
 [ "$(sha256sum <out/model.safetensors)" = "$sum" ] || fail "other bytes after it"
 
-# A run with a memory budget has no room for the early check; each byte is read once.
+# A run with a memory budget has no memory for the early check, so each byte is read once.
 least=$("$ONESHOT" plan --model m --scheme W4A16 --method gptq --ignore lm_head --dataset m/calibration.jsonl --json |
     sed -n 's/^ *"host_bytes": \([0-9]*\),*$/\1/p' | head -1)
 rm -rf out

@@ -1,7 +1,7 @@
-# eval_memory.sh - eval under --host-memory. A budget that is too small is refused; the message
-# names the smallest sufficient one, which eval then keeps to without changing a figure. It also
-# names a smaller number of windows that fits. For a dense model, a quantized one, and one against
-# the other.
+# eval_memory.sh - eval under --host-memory. A budget that is too small is refused. The message
+# names the smallest budget that is enough, and a smaller number of windows. eval works within that
+# budget and gives the same numbers. Tests a dense model, a quantized model, and a comparison of
+# both.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

@@ -1,7 +1,7 @@
-# experts.sh - experts that are pruned (docs/how-to/pruning.md): the ones that LLM Compressor drops.
-# The other experts and their router rows keep their bytes. The output does not depend on threads or
-# a kill. Quantizers can follow. Impossible jobs are refused before any work. Takes 2 s of processor
-# time.
+# experts.sh - pruning of experts (docs/how-to/pruning.md). The experts that LLM Compressor drops
+# are dropped. The other experts and their rows of the router do not change. The output does not
+# depend on threads or a kill. Quantizers can follow. Impossible jobs are refused before any work.
+# Takes 2 s of processor time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -62,7 +62,8 @@ assert sorted(gone) == sorted(n for n in a if any(f"{l}.experts.{i}." in n for l
 P
 python3 look.py
 
-# Other threads, the output's own recipe.yaml, and a run after a kill give the same bytes.
+# Another number of threads, the output's own recipe.yaml, and a run after a kill give the same
+# bytes.
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${job[@]}" --threads 3 --batch-size 4 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: other bytes"
@@ -76,7 +77,7 @@ for at in 2 5 8; do
     [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
     rm -rf killed
 done
-# names an expert that the recipe of the output does not
+# the recipe names another expert than the recipe of the output
 sed 's/\[0, 3, /[1, 3, /' out/recipe.yaml >wrong.yaml && cp wrong.yaml other/recipe.yaml
 rc=0
 "$ONESHOT" verify other --model m >found 2>&1 || rc=$?
@@ -104,14 +105,14 @@ assert sparse == {"method": "prune", "num_experts": [4] * c["num_hidden_layers"]
 P
 done
 
-refused() { # arguments: exit code, part of the message, then those of oneshot
+refused() { # arguments: exit code, part of the message, then the arguments of oneshot
     local exit=$1 text=$2 rc=0
     shift 2
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ $rc = "$exit" ] && grep -q -- "$text" said || fail "$rc, and '$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }
-with() { # argument: keys; makes a recipe with them
+with() { # argument: keys; makes a recipe with these keys
     printf 'REAP_stage:\n  REAP_modifiers:\n    REAPPruningModifier: {%s}\n' "$1" >with.yaml
     echo with.yaml
 }
@@ -136,7 +137,7 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-"$OSH_TOOLS/tiny_model" gpt_oss g # this model once passed with pruned routers and unpruned experts
+"$OSH_TOOLS/tiny_model" gpt_oss g # the job must be refused, not prune routers without their experts
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
 refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4

@@ -1,6 +1,6 @@
 # families.sh - every family of models/: a tiny checkpoint is calibrated and solved, with whole
-# layers and with single Linears as targets. The output verifies and has codes for each Linear of
-# the layers; its perplexity is near its source's.
+# layers and with single Linears as targets. The output passes verify and has codes for each Linear
+# of the layers. Its perplexity is near that of the source.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -11,7 +11,7 @@ perplexity() { # argument: model
 codes() { grep -o '"[^"]*weight_packed"' "$1/oneshot-manifest.json" | sort -u | wc -l; }
 check() { # arguments: case, Linears in a layer, layers, other Linears
     case=$1
-    case "$SANITIZED $case" in # sanitizers are slow: they get one family of each kind
+    case "$SANITIZED $case" in # builds with sanitizers are slow: they get one family of each kind
     ' '* | *' gemma3' | *' phi3_longrope' | *' gpt_neox' | *' opt_after' | *' qwen2_moe') ;;
     *) return ;;
     esac
@@ -40,7 +40,7 @@ check phi3_longrope 4 2
 check glm4 6 2
 check gemma2 7 2
 check gemma3 7 3
-# two layers read other layers' keys and values; a projection is before the first layer
+# Two layers use keys and values of other layers. A projection is before the first layer.
 check gemma4 9 4 -3
 check gemma4_k_eq_v 7 4 -2 # full-attention layers use keys as values
 check gpt_neox 4 2
@@ -51,22 +51,22 @@ check falcon 4 2
 check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
-check gpt_oss 4 2 # no expert has codes
-check qwen3_5 7 2 1 # the layer with a state has 8 Linears
+check gpt_oss 4 2 # the experts have no codes
+check qwen3_5 7 2 1 # the layer with a recurrent state has 8 Linears
 check qwen3_next 6 2 13
 check qwen3_5_moe 19 2 1
 check qwen3_moe_stacked 16 2
 check mamba2 2 2
-check granite_hybrid 4 2 6 # the layer with attention has 4
-check granite_hybrid_moe 4 2 6 # experts stay in their tensors
+check granite_hybrid 4 2 6 # the layer with attention has 4 Linears
+check granite_hybrid_moe 4 2 6 # experts are not quantized: they are in one tensor
 check qwen2_moe 19 2 -12
-check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
+check glm4_moe 7 2 18 # a dense layer, and a layer with 6 experts and a shared expert
 check deepseek_v2 7 2 18
 check deepseek_v3 8 2 18
-check llava 7 2 # text models of vision models
+check llava 7 2 # The text models of vision models.
 check gemma3_vision 7 3
-check gemma4_vision 9 2 1 # its towers stay dense
-check gemma4_moe 7 2 # its experts stay in their tensors
+check gemma4_vision 9 2 1 # the towers stay dense
+check gemma4_moe 7 2 # the experts are not quantized: they are in one tensor
 check qwen2_5_vl 7 2
 check qwen3_vl 7 2
 if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not that of the tower's positions
@@ -74,18 +74,19 @@ if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not th
     "$ONESHOT" --model qwen3_vl --scheme W8A16 --group-size -1 --targets Embedding --progress none --output out >/dev/null
     "$ONESHOT" verify out --model qwen3_vl >log || fail "qwen3_vl, Embedding: $(cat log)"
 fi
-check mllama 7 2 # 2 of the 3 layers: text does not reach the third
-sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in memory its head is language_model.lm_head, too
-# two dense layers; two MoE layers, with 4 Linears in attention, 4 experts and a shared expert of 3
+check mllama 7 2 # 2 of the 3 layers, because text does not use the third
+sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # the module of the head is named
+                                               # language_model.lm_head
+# Two dense layers, and two MoE layers with 4 Linears in attention, 4 experts and a shared expert (3
+# Linears each).
 check llama4 7 2 38
-# one dense layer, and one with 4 experts, two per token, and a shared expert
+# a dense layer, and a layer with 4 experts (two per token) and a shared expert
 check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
-# Families of tests/golden/families: one of each kind of layer is calibrated. Their codes are those
-# of the layers alone: routers, convolutions, heads, towers and a block for multi-token prediction
-# have none.
-solved() { # family, Linears with codes
+# One family of tests/golden/families for each kind of layer is calibrated. Only Linears of layers
+# have codes: routers, convolutions, heads, towers and a block for multi-token prediction have none.
+solved() { # arguments: family, number of Linears with codes
     case $SANITIZED in ?*) return ;; esac
     rm -rf "$1" out
     "$OSH_TOOLS/tiny_model" "../families/logits/$1" "$1"
@@ -109,7 +110,8 @@ if [ -d qwen3_5 ]; then
 fi
 
 # Without data, towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 after
-# it, except for ignored ones. The config names the ignored ones by file names and by module names.
+# it, except for ignored Linears. The config lists these by their names in the file and by module
+# names.
 "$OSH_TOOLS/tiny_model" llava sees
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/lm_head, "re:.*mlp.fc1", "re:language_model.*0.self_attn.[qkv]_proj"/' \
     recipe.yaml >tower.yaml
@@ -120,7 +122,7 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# Linears for which vLLM creates no parameter for codes get none: Llama 4's tower and projector,
+# Linears for which vLLM creates no parameter for codes stay dense: Llama 4's tower and projector,
 # Mistral 3's merging_layer.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
@@ -135,7 +137,8 @@ for want in linear_1.weight_packed patch_merger.merging_layer.weight; do
     grep -aqF "multi_modal_projector.$want\"" merged/model.safetensors || fail "Mistral 3: no $want"
 done
 
-# A config that a template cannot run is refused before anything runs; rounding needs no template.
+# A config that the template does not support is refused before the job starts. Rounding to nearest
+# needs no template.
 "$OSH_TOOLS/tiny_model" stablelm s
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json
 if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
@@ -150,7 +153,7 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
 # A family without a Linear is not quantized, and a message says so. eval reads its transposed
-# weights. A checkpoint whose names have no prefix, like the released one, is the same model.
+# weights. A checkpoint whose names have no prefix, like the released checkpoint, is the same model.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare
@@ -161,7 +164,7 @@ n=$(perplexity conv)
 if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
 grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 
-# Routed rows are refused on a GPU; experts that stay in one tensor are in ignore.
+# Routing of experts is refused on a GPU. Experts that are in one tensor are in ignore.
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
 job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)
@@ -171,8 +174,8 @@ grep -q 'routed_rows is not made on a GPU by this version: want --device cpu' er
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# With several experts per token, each expert sees the token times its own weight, routed to it or
-# not.
+# With several experts per token, the input of each expert is the token times its routing weight,
+# even if the token is not sent to the expert.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

@@ -11,14 +11,15 @@ cp -r "$model" m && chmod -R u+w m
 cp m/data/calibration.jsonl data.jsonl
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
-killed() { # arguments: number of a disk call, then those of one()
+killed() { # arguments: number of a disk call, then the arguments of one()
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
-state() { # prints all files; a write into a file changes its time
+state() { # prints the state of all files, with their times of change
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-refused() { # arguments: part of the message, those of one(); exit code 2, and no file changes
+refused() { # arguments: part of the message, arguments of one(); wants exit code 2 and no changed
+            # file
     state >../before
     local code=0
     one "${@:2}" >../log 2>&1 || code=$?
@@ -31,7 +32,7 @@ calls=$(cat ../calls) p=o.oneshot-partial
 half=$((calls / 2))
 mv o finished
 
-# The directory in which the output is made.
+# The partial directory, in which the output is made.
 mkdir mine && echo mine >mine/file
 ln -s mine $p; refused "$p is a symbolic link" o; refused "$p is a symbolic link" o --restart; rm $p
 ln -s nowhere $p; refused "$p is a symbolic link" o; rm $p
@@ -46,16 +47,16 @@ rm $p/oneshot-journal; ln elsewhere $p/oneshot-journal
 refused "$p/oneshot-journal is a file with a second name" o --restart
 rm -r $p elsewhere
 mkdir $p; echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file that oneshot did not make" o; rm -r $p
-# a power loss leaves these first bytes of a journal
+# after a power loss, a journal may have only these first bytes
 for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do
     mkdir $p && printf "$part" >$p/oneshot-journal && one o >/dev/null && rm -r o
 done
-# a run that is killed at its start recognizes its own files
+# a run that is killed at its start recognizes its files later
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
-# A file in it that the run does not know is refused. Files of a killed run are known, temporary
-# ones included.
+# A file in the partial directory that the run does not know is refused. Files of a killed run are
+# known, temporary files included.
 for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     killed $at o
     for flag in "" --restart "--restart --max-shard-size 1MB"; do
@@ -70,17 +71,17 @@ for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     mv $p/model-00001-of-00002.safetensors first; ln -s ../first $p/model-00001-of-00002.safetensors
     refused 'model-00001-of-00002.safetensors is a symbolic link' o
     rm $p/model-00001-of-00002.safetensors; mv first $p/model-00001-of-00002.safetensors
-    # the journal names its shards and side files
+    # the journal lists the shards and other files of the run
     one o --restart --max-shard-size 1MB >/dev/null; rm -r o
 done
 killed $half o
 echo side >m/side.txt
 one o --restart >/dev/null; rm -r o
-killed $((calls - 3)) o # killed after the seal
+killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# A file that appears during the run.
+# A file that another program makes during the run.
 INJECT_AT=$half INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB \
     --progress none --threads 1 --output o >../log 2>&1 &
 pid=$!
@@ -91,7 +92,7 @@ code=0; wait $pid || code=$?
 [ $code = 1 ] && grep -q "$p/notes.txt is a file that oneshot did not make" ../log && [ ! -e o ] || fail "$(cat ../log)"
 mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
 
-# The directory that holds a replaced output.
+# The directory to which a replaced output is moved.
 cp -r finished o
 mkdir o.oneshot-replaced
 refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite
@@ -100,14 +101,14 @@ rm -r o.oneshot-replaced; cp -r finished o.oneshot-replaced; refused 'o.oneshot-
 rm -r o.oneshot-replaced; ln -s mine o.oneshot-replaced; refused 'o.oneshot-replaced is a symbolic link' o --overwrite
 rm -r o.oneshot-replaced
 
-# Files in an output that is to be replaced.
+# Unknown files in an output that is to be replaced.
 echo mine >o/notes.txt; refused 'o/notes.txt is a file that oneshot did not make' o --overwrite; rm o/notes.txt
 mkdir o/sub; refused 'o/sub is a directory' o --overwrite; rmdir o/sub
 mv o/oneshot-manifest.json manifest; refused 'o is neither empty nor made by oneshot' o --overwrite
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
-# An output that contains the model, the data, the recipe or another input, by any path.
+# The output to be replaced contains the model, the data, the recipe or another input, by any path.
 inside() { # arguments: path in o, flag; moves an input there
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
@@ -124,7 +125,8 @@ mkdir models; inside models --models-dir --models-dir o/x; inside models --scrat
 refused '--profile .*lies in o, ' o --overwrite --profile o/profile.yaml
 refused '--log-file .*lies in o, ' o --overwrite --log-file o/run.log
 refused '--scratch-dir .*lies in o.oneshot-partial, ' o --overwrite --scratch-dir o.oneshot-partial/s
-mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # only one file of the model
+mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # only one file of the model is in the
+                                                             # output
 refused "the model's file m/model.safetensors lies in o, " o --overwrite
 rm m/model.safetensors; mv o/x m/model.safetensors
 ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --model o/x; mv o/x m
@@ -135,7 +137,7 @@ mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwr
 one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
 rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
 
-# A directory for values that another program made.
+# A directory for values (--scratch-dir) that another program made.
 gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
 calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
 INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"
@@ -148,7 +150,7 @@ rm -r "$dir"; ln -s ../mine "$dir"; refused "$dir is a symbolic link" v; rm "$di
 one v >/dev/null
 [ -z "$(ls s)" ] || fail "left: $(ls s)"
 
-# A trial of the largest layer keeps files that it did not make.
+# --only-largest-layer does not delete files that oneshot did not make.
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
 t=o.oneshot-trial.oneshot-partial
 mkdir $t && echo mine >$t/file; refused "$t was not made by oneshot" o; rm -r $t

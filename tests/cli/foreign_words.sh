@@ -4,7 +4,7 @@
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
-says() { # exit code, part of the message, arguments
+says() { # arguments: exit code, part of the message, command line
     local code=0
     "$ONESHOT" "${@:3}" >out 2>err || code=$?
     [ $code = "$1" ] && grep -qF -- "$2" err || fail "oneshot ${*:3}: exit $code, want $1 and '$2': $(cat err)"
@@ -30,7 +30,7 @@ for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A
     ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
 done
 
-# Every --flag in a hint is a flag, and every page exists.
+# Every flag in a hint exists, and so does every page.
 words=$OSH_SOURCE_DIR/src/base/foreign.c
 grep -v '"lm_eval\|TASKS "\|lm_eval --model hf' "$words" | grep -oE -- '--[a-z][a-z-]+' | sort -u >flags
 for command in "" generate; do "$ONESHOT" help all $command; done >all
@@ -40,7 +40,7 @@ done <flags
 [ "$(wc -l <flags)" -ge 15 ] || fail "$(cat flags)"
 for page in $(grep -oE 'docs/[a-z/-]+\.md' "$words" | sort -u); do [ -e "$OSH_SOURCE_DIR/$page" ] || fail "no $page"; done
 
-# A directory is the model, of each command that has one.
+# A directory is the model, for each command that has a model.
 "$ONESHOT" plan "$model" --scheme W4A16 >with
 "$ONESHOT" plan --model "$model" --scheme W4A16 >without
 cmp <(head -3 with) <(head -3 without)
@@ -49,8 +49,8 @@ rm -r o
 says 2 "--model was given twice" "$model" --model "$model" --scheme W4A16
 says 2 "unexpected argument 'b'" plan b --scheme W4A16
 
-# Directories and files with something else.
-kind() { # part of the message, names of files
+# Directories and files that are not models.
+kind() { # arguments: part of the message, names of files
     rm -rf m && mkdir m
     for name in "${@:2}"; do mkdir -p "$(dirname "m/$name")" && echo '{}' >"m/$name"; done
     says 1 "$1" --model m --scheme W4A16 --output o

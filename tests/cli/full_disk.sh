@@ -1,7 +1,8 @@
-# full_disk.sh - a full disk: the run is refused before any computation, or fails when the disk
-# fills up during the run; nothing is left under the final name.
+# full_disk.sh - a full disk. The run is refused before any computation, or fails when the disk
+# becomes full. No file or directory has the final name then.
 set -euo pipefail
-# A limit on the size of files (ulimit -f): an error, not a signal, and the same command continues.
+# A limit on the size of files (ulimit -f) causes an error, not a signal. The same command then
+# continues.
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 code=0
 (ulimit -f 1000; exec "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output limited --progress none) >stdout 2>stderr || code=$?

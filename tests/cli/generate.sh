@@ -1,15 +1,16 @@
-# generate.sh - text after a prompt: the same tokens for any number of threads, for any budget that
-# holds, with and without a cache; draws that depend on the seed alone; where the prompt comes from
-# and where the text goes; what ends it. The ids of a compressed model are those of transformers.
+# generate.sh - text after a prompt. The tokens are the same for any number of threads, for any
+# budget, and with and without a cache. Sampled tokens depend only on the seed. Also tests the
+# sources of the prompt, the output of the text, and its end. The ids of a compressed model are
+# those of transformers.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model
-sed -i 's/"bfloat16"/"float32"/' model/config.json # no two logits are equal
+sed -i 's/"bfloat16"/"float32"/' model/config.json # in F32, no two logits are equal
 model=model
 gen() { "$ONESHOT" generate "$@" --max-new-tokens 12; }
 ids() { sed -n 's/.*"new_ids": \[\([^]]*\)\].*/\1/p'; }
 
-# Threads, cache, prompt on standard input. The text is all there is on standard output.
+# Threads, cache, prompt on standard input. Standard output has only the text.
 want=$(gen "$model" "The option" --json --threads 1)
 [ "$want" = '{"prompt_ids": [464, 628], "new_ids": [297, 515, 293, 489, 267, 468, 878, 16, 383, 603, 297, 223], "text": " is used to use the file system. The default is ", "stop_reason": "max_new_tokens"}' ] ||
     fail "other tokens: $want"
@@ -20,7 +21,8 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 [ "$(printf 'The option' | gen "$model" - --json --threads 2)" = "$want" ] || fail "another text from -"
 [ "$(gen "$model" --input-ids 464,628 --json --threads 2)" = "$want" ] || fail "another text from ids"
 
-# Budgets: the refusal names the smallest, which holds. It reads the weights for each token.
+# Budgets. The message names the smallest budget, which is enough. The run then reads the weights
+# again for each token.
 if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"

@@ -1,18 +1,20 @@
 # global_scales.sh - NVFP4's global scale, which q, k and v share, and gate and up. The rounding
-# pass finds it in its first read of the weights; weights that are held are not read again. Budget,
-# threads and a kill change how much is held, and no byte of the output.
+# pass computes the scale when it reads the weights for the first time. Weights that are kept in
+# memory are not read again. Budget, threads and a kill change the amount of kept weights, but no
+# byte of the output.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=1024 intermediate=2048 heads=8 kv=2 head_dim=128 vocab=512 layers=2 samples=1 tokens=8
-sleep 0.2 # a file that has just been made is read again at the seal
+sleep 0.2 # otherwise the file is so new that it is read again at the seal
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 run() { "$ONESHOT" "${job[@]}" --progress none --output out "$@"; }
 sums() { (cd out && sha256sum ./*.safetensors); }
-number() { # argument: key; prints its number in plan.json
+number() { # argument: key; prints the number of this key in plan.json
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-reads() { # arguments: flags; prints the bytes read, and the bytes of the source in the plan
+reads() { # arguments: flags; prints the bytes that the run reads, and the bytes of the source in
+          # the plan
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)
     rm -rf out
@@ -26,7 +28,7 @@ sums >want
 reads --prefetch false
 twice=$((planned - whole))
 [ $twice = $((2 * 2 * (3 * 1024 * 2048 + 1024 * (2 * 1024 + 2 * 256)))) ] || fail "$twice bytes are read twice by plan"
-more=$((n - once - twice)) # the headers, which each thread that opens a shard reads
+more=$((n - once - twice)) # each thread that opens a shard reads the header again
 [ ${more#-} -lt 500000 ] || fail "$n bytes are read where all is read twice, $once where nothing is, $twice more by plan"
 sums | cmp - want || fail "--prefetch false: other bytes"
 least=$(number host_bytes)

@@ -1,6 +1,7 @@
 # gptq_float4.sh - GPTQ on the grids of NVFP4 and MX. The output bytes do not depend on threads,
-# batch, budget or a kill. The predicted memory suffices. verify finds no fault. The model's outputs
-# are nearer to the original's than after rounding. --quality best lowers the losses.
+# batch, budget or a kill. The predicted memory is enough. verify finds no fault. The outputs of the
+# model are nearer to the original's than after rounding to nearest. --quality best lowers the
+# losses.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -45,7 +46,7 @@ P
     same out want "$scheme, killed"
 done
 # --quality best: no step raises a loss, and all steps together lower it. Threads do not change the
-# bytes. The predicted memory suffices.
+# bytes. The predicted memory is enough.
 for scheme in "${schemes[@]}"; do
     part=(--targets 're:model.layers.[01].self_attn.*')
     one $scheme best best "${part[@]}" --threads 1 >/dev/null

@@ -15,7 +15,7 @@ for c in '' plan verify eval generate inspect check-model graph tokenize report 
 done
 "$ONESHOT" help all >all
 n=0
-while read -r flag; do # each flag has its own row or is named after the others of its group
+while read -r flag; do # each flag has a row, or is named after the other flags of its group
     grep -qE -- "(^| )$flag( |\$)" usage || fail "$flag is not in the usage"
     "$ONESHOT" help $flag >one
     grep -q -- "^$flag" one || fail "help $flag: $(cat one)"
@@ -26,7 +26,7 @@ done < <(grep -o '^  --[a-z-]*' all)
 grep -q -- --no-special-tokens help
 if grep -q -- --scheme help; then fail "tokenize has no --scheme"; fi
 
-# Topics.
+# Topics of help.
 "$ONESHOT" help schemes >list
 grep -q '^W4A16_ASYM  weights 4-bit integer, a scale for each group of 128 and a zero point$' list || fail "$(cat list)"
 grep -q '^FP8 .*, from --dataset$' list
@@ -44,7 +44,7 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# Did you mean.
+# Suggestions for mistyped words.
 meant() { # arguments: part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
@@ -72,10 +72,10 @@ if grep -q 'did you mean' stderr; then fail "nothing is near: $(cat stderr)"; fi
 meant "completion wants one of bash, zsh or fish" 2 completion
 meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 
-# Completion.
+# Completion of command lines.
 "$ONESHOT" completion bash >bash.sh
 bash -n bash.sh
-complete_line() { # arguments: words; the last one is completed
+complete_line() { # arguments: words of a command line; prints the completions of the last word
     bash -c 'source bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _oneshot; printf "%s\n" "${COMPREPLY[@]}"' - oneshot "$@"
 }
 [ "$(complete_line pl)" = plan ] || fail "$(complete_line pl)"

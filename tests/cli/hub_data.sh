@@ -1,7 +1,7 @@
 # hub_data.sh - data sets by name, from a server of rows on the loopback
-# (tests/tools/hub_server.py). The bytes are those from a file with these rows. LLM Compressor's
-# names and texts are known. Rows that were fetched once need no network. A refusal gives its
-# reason.
+# (tests/tools/hub_server.py). The bytes are the same as from a file with these rows. LLM
+# Compressor's names and texts are known. Rows that are in the cache need no network. An error gives
+# its reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -12,7 +12,7 @@ server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
 export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 run() { # arguments: output, data
@@ -20,7 +20,7 @@ run() { # arguments: output, data
 }
 rows() { echo "home/oneshot/rows/$1.jsonl"; }
 
-# Rows in pages; a slice; LLM Compressor's text.
+# Rows that are read in pages; a slice; the texts of LLM Compressor.
 run a --dataset ok/data --splits 'train[:4]'
 file=$(rows "ok--data/-/train%5B%3A4%5D.512")
 [ "$(wc -l <"$file")" = 4 ] || fail "$(wc -l <"$file") rows"
@@ -55,8 +55,8 @@ for k in 0 1 2; do echo "{\"text\": \"do $k: #### $((2 * k))\"}"; done >filled.j
 run j --dataset filled.jsonl
 cmp i/model.safetensors j/model.safetensors
 
-# No more rows than wanted; a whole split; percents; smaller pages for a server with limits; a busy
-# server.
+# No more rows are read than needed. A whole split; percents; smaller pages for a server with
+# limits; a busy server.
 plan() { "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
 plan --dataset ok/data --num-calibration-samples 130
 [ "$(wc -l <"$(rows "ok--data/-/train.130")")" = 130 ] || fail "130"
@@ -73,7 +73,7 @@ ls home/oneshot/rows/HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A1%5D%2
 plan --dataset unready/data --splits 'train[:2]'
 grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
 
-refused() { # arguments: exit code, part of the message, then those of oneshot
+refused() { # arguments: exit code, part of the message, then the arguments of oneshot
     local want=$1 says=$2 code=0
     shift 2
     "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || code=$?
@@ -97,7 +97,8 @@ refused 1 "rows.jsonl" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
-# --host-memory holds while the server answers: rows of 200,000 numbers, 16 MB each as trees.
+# --host-memory is respected while rows are read: rows of 200,000 numbers, of which each takes 16 MB
+# as a tree.
 most() { # arguments: MiB that the program may use (with python3's own at its start), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
@@ -110,7 +111,7 @@ most 48 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset 
 [ "$(wc -l <"$(rows "wide--data/-/train.20")")" = 20 ] || fail "wide"
 
 # Perplexity on rows by name equals that on a file with these rows.
-eval() { # arguments
+eval() { # arguments: flags of eval
     "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"
 }
 "$ONESHOT" eval --model "$model" --dataset ok/data 2>err && fail "all of some split"
@@ -125,7 +126,7 @@ cp home/oneshot/rows/ok--data/-/train%5B2%3A5%5D%2Btest%5B%3A1%5D.jsonl local4.j
 eval --dataset local4.jsonl --splits 'x[1:3]' >sliced
 grep -q '^samples 2 ' sliced || fail "$(cat sliced)"
 
-# Rows that were fetched once need no network.
+# Rows that are in the cache need no network.
 kill $server
 : >log
 run e --dataset ok/data --splits 'train[:4]'

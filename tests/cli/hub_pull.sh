@@ -5,7 +5,7 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
-rm m/calibration.jsonl # it is not a file of the model
+rm m/calibration.jsonl # this file is not part of the model
 mkdir m/additional_chat_templates m/original
 echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
 echo '{"model": {}}' >m/tokenizer.json # its name marks it as a large file
@@ -17,17 +17,17 @@ trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
 repo() { echo "home/hub/models--$1--tiny"; }
-pull() { # in the background; arguments: fault[@revision], variables
+pull() { # arguments: fault[@revision], variables; runs in the background
     local name=${1%@*} revision=${1#"${1%@*}"}
     shift
     (code=0; env "$@" "$ONESHOT" pull "$name/tiny$revision" --progress none >"$name.out" 2>"$name.err" || code=$?; echo $code >"$name.exit") &
 }
-whole() { # argument: a repository, which must have the files of the model and no others
+whole() { # argument: a repository, which must have exactly the files of the model
     local at; at=$(repo "$1")/snapshots/$first
     [ "$(cat "$1.exit")" = 0 ] || fail "$1: $(cat "$1.err")"
     [ "$(cat "$1.out")" = "$PWD/$at" ] || fail "$1: $(cat "$1.out")"
@@ -43,13 +43,13 @@ refused() { # arguments: repository, part of the message
     [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
 }
 
-# All faults at once.
+# Downloads with all faults at once.
 good="ok paged busy flaky cut norange slow wrongonce expired token dead moved"
 bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk gone"
 for fault in $good $bad; do pull $fault; done
 pull gated HF_TOKEN=
 pull private
-pull slower # two pulls at once
+pull slower # two downloads of one repository at once
 (code=0; "$ONESHOT" --model slower/tiny --scheme W4A16 --output both --progress none >run.out 2>run.err || code=$?; echo $code >run.exit) &
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 for fault in $good slower; do whole $fault; done
@@ -71,8 +71,8 @@ refused gated "is gated: want its terms accepted on its page at http://127.0.0.1
 refused private "not found at http://127.0.0.1:$hub, or private"
 [ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
 
-# The requests: only the Hub gets the token; a cut answer is followed by a range; two processes
-# request each file once.
+# The requests. Only the Hub gets the token. After an answer that was cut, the rest is requested as
+# a range. Two processes together request each file once.
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
@@ -81,7 +81,8 @@ for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
 
-# The layout: links to blobs by hash, nothing requested twice, a commit, another revision, no links.
+# The layout of the cache: links to blobs that are named by their hash. No file is requested twice.
+# Also tests a commit, another revision, and a file system without links.
 at=$(repo ok)/snapshots/$first
 template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | sha1sum | cut -c1-40)
 [ "$(readlink "$at/additional_chat_templates/tool.jinja")" = "../../../blobs/$template" ] || fail "a link"
@@ -90,7 +91,7 @@ template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | s
 lines=$(grep -c /resolve/ log)
 "$ONESHOT" pull ok/tiny >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing file"
-rm "$at"/model-00002* # the blob stays
+rm "$at"/model-00002* # removes the link, but not the blob
 "$ONESHOT" --model ok/tiny --scheme W4A16 --output again --progress none >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing blob"
 "$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
@@ -104,11 +105,11 @@ grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 : >log
 "$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
-# a process that uses the network is larger
+# removes numbers that differ because a process that uses the network needs more memory
 same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; }
 diff <(same plan.there) <(same plan.here) || fail "another plan"
 ! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
-for shard in m/*.safetensors; do # at most the header and 16 KiB
+for shard in m/*.safetensors; do # at most the header and 16 KiB of each shard were requested
     asked=$(sed -n "s|^cdn /ok/planned/$(basename "$shard").* range=bytes=\([0-9]*\)-\([0-9]*\) .*|\2 \1|p" log | awk '{ n += $1 - $2 + 1 } END { print n }')
     [ "$asked" -le $((16384 + $(od -An -N8 -tu8 "$shard"))) ] || fail "$shard: $asked bytes were asked for"
 done
@@ -126,7 +127,7 @@ done
 "$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
 grep -q "does not send the part that is asked for" err || fail "$(cat err)"
 
-# Killed during a download: the next run continues at the end of the parts.
+# A process is killed during a download. The next process continues at the end of the parts.
 blobs=killed/models--slow--tiny/blobs
 HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null 2>&1 &
 job=$!
@@ -138,9 +139,9 @@ HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
 grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
 
-# A large file in parallel ranges: all bytes are right and none stays in memory, with a cut range, a
-# wrong byte in the first range, a server that ignores ranges, and after a kill.
-large() { # argument: fault; pulls into large/
+# A large file is downloaded in parallel ranges. All bytes must be right, and memory use small, even
+# with a cut range, a wrong byte in the first range, a server that ignores ranges, and after a kill.
+large() { # argument: fault; downloads into large/
     HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"
     [ "$(ls "large/models--$1--large/blobs" | wc -l)" = 2 ] || fail "$1/large: $(ls "large/models--$1--large/blobs")"

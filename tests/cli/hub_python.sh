@@ -2,13 +2,13 @@
 # library: snapshot_download from the emulated Hub, then this program without a network, and the
 # reverse. OSH_PYTHON names a Python that has the library.
 set -euo pipefail
-fail() { echo "$*" >&2; exit 1; } # stderr: some calls are inside $( )
+fail() { echo "$*" >&2; exit 1; } # stderr, because some calls are inside $( )
 python=${OSH_PYTHON:-python3}
 "$python" -c 'import huggingface_hub' 2>/dev/null || { echo "no huggingface_hub"; exit 77; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=96 samples=1 tokens=8 >/dev/null
 rm m/calibration.jsonl
 echo '{"model": {}}' >m/tokenizer.json
-# this name takes any port of the same host
+# this name matches any port of the host
 "$python" "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports localhost &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
@@ -24,7 +24,7 @@ same() { # argument: directory
     for file in m/*; do cmp "$file" "$1/$(basename "$file")" || fail "$1: $file"; done
 }
 
-# huggingface_hub pulls; this program finds the files and pulls nothing again.
+# huggingface_hub downloads the files. This program finds them and downloads nothing again.
 theirs=$(snapshot theirs ok/tiny 0)
 same "$theirs"
 HF_HOME=$PWD/theirs HF_HUB_OFFLINE=1 "$ONESHOT" plan --verbose --model ok/tiny --scheme W4A16 >plan
@@ -33,8 +33,8 @@ lines=$(grep -c '^cdn' log)
 [ "$(HF_HOME=$PWD/theirs HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/tiny 2>/dev/null)" = "$theirs" ] || fail "another snapshot"
 [ "$(grep -c '^cdn' log)" = "$lines" ] || fail "requested an existing file"
 
-# This program pulls, a file in ranges included; huggingface_hub finds it at the same path, without
-# a network.
+# This program downloads the files, one of them in ranges. huggingface_hub finds them at the same
+# path, without a network.
 ours=$(HF_HOME=$PWD/ours HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/tiny 2>/dev/null)
 [ "$(snapshot ours ok/tiny 1)" = "$ours" ] || fail "$(snapshot ours ok/tiny 1), and ours is $ours"
 same "$ours"

@@ -1,6 +1,6 @@
-# hub_shared.sh - pulls into a shared cache. A pull that is killed at any file leaves no snapshot
-# that counts as whole. Pulls with and without links run at once. Planted files and links are not
-# written through. Wrong blobs are replaced.
+# hub_shared.sh - downloads into a shared cache. If a download is killed at any file, its snapshot
+# does not count as complete. Downloads with and without links run at once. Links to other files are
+# never followed for writing. Wrong blobs are replaced.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || exit 77
@@ -16,7 +16,7 @@ while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
 export HF_ENDPOINT=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 NO_PROXY=127.0.0.1
 commit=c0ffee0000000000000000000000000000000000
 whole() { # argument: a snapshot, which must have all files
@@ -28,8 +28,8 @@ refused() { # arguments: part of the message, command
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# A pull is killed while one file is missing, for each file in turn. The model is then named by its
-# commit, offline and then online.
+# A download is killed while one file is missing, for each file in turn. After that the model is
+# used by its commit, first offline and then online.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do
     [ -e "m/$file" ] || continue
@@ -51,8 +51,8 @@ for file in config.json model.safetensors.index.json tokenizer.json generation_c
 done
 [ $n -ge 4 ] || fail "$n files"
 
-# During another pull the run waits for the file. A file that is removed later is missed and pulled
-# again.
+# The run waits for a file that another process downloads. A file that is removed later is
+# downloaded again.
 : >hold
 HF_HOME=$PWD/during "$ONESHOT" pull stall/tokenizer.json --progress none >/dev/null 2>&1 &
 first=$!
@@ -69,7 +69,7 @@ HF_HOME=$PWD/during HF_HUB_OFFLINE=1 refused "lacks tokenizer.json" "$ONESHOT" i
 HF_HOME=$PWD/during "$ONESHOT" inspect stall/tokenizer.json >/dev/null
 whole "$at/snapshots/$commit"
 
-# Pulls with and without links, at once, into one cache.
+# Downloads with and without links run at once, into one cache.
 export HF_HUB_CACHE=$PWD/mixed
 for i in 1 2 3; do
     HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull slower/tiny --progress none >/dev/null 2>"plain$i" & jobs="${jobs:-} $!"
@@ -78,13 +78,14 @@ done
 for job in $jobs; do wait "$job" || fail "$(cat plain? linked?)"; done
 whole "mixed/models--slower--tiny/snapshots/$commit"
 rm -r mixed
-"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # one of these links becomes a file again
+"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # one of these links is replaced by a file again
 rm "mixed/models--ok--tiny/snapshots/$commit/config.json"
 HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"
 whole "mixed/models--ok--tiny/snapshots/$commit"
 
-# A list of 99,000 files, none of a model: --host-memory holds while the Hub answers.
+# A repository with 99,000 files that are not part of a model: --host-memory is respected while the
+# list is read.
 python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
@@ -92,7 +93,8 @@ sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --prog
 [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
 refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
 
-# Planted: files and links instead of files are replaced; links instead of directories are refused.
+# Wrong files in the cache: a file or link in the position of a blob or link is replaced. A link in
+# the position of a directory is refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
 # path below the repository; kind: link, hard, wrong, or else a file with wrong bytes only

@@ -1,6 +1,6 @@
-# identity.sh - every input that decides the bytes is a field of the journal and of the manifest. A
-# run that differs in one is refused; the message names the field and both values. Changed files of
-# the source, the recipe and the scheme are named.
+# identity.sh - every input that has an effect on the bytes is a field of the journal and of the
+# manifest. A run that continues with another value of a field is refused; the message names the
+# field and both values. Changed files of the source, the recipe and the scheme are named.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

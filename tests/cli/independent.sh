@@ -1,13 +1,13 @@
-# independent.sh - --pipeline independent makes one traversal for each modifier that wants data, on
-# the model as the modifiers before it left it. The output is that of separate runs of one modifier
-# each. The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory
-# suffices. Impossible jobs are refused.
+# independent.sh - --pipeline independent makes one traversal for each modifier that needs data, on
+# the result of the modifiers before it. The output is that of separate runs of one modifier each.
+# The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory is enough.
+# Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # arguments: file, modifiers; one stage each, since some have the same name
+recipe() { # arguments: file, modifiers; each modifier gets a stage, because some have the same name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"
@@ -43,17 +43,19 @@ print(len(a), sum(a[k] != b.get(k) for k in a))
 P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4" ] || fail "$1, $2, $3: $(python3 same.py "$1" "$2" "$3")"; }
 
-# Each modifier sees all layers as the modifier before it left them.
+# Each modifier sees all layers of the result of the modifier before it.
 must pair pair
 must first first
 "$ONESHOT" --model first --recipe second.yaml --only 're:.*down_proj' "${data[@]}" --progress none --output chain >log 2>&1
 tensors pair chain '.' '62 0'
-# A modifier sees neither the rounding of the one before it nor the ranges of the one after it.
+# A modifier does not see the rounding of the modifier before it, nor the ranges of the modifier
+# after it.
 must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-tensors pair joint 'self_attn.q_proj.weight$' '4 3' # equal only in layer 0, where no solved Linear comes before
+tensors pair joint 'self_attn.q_proj.weight$' '4 3' # equal only in layer 0, because no Linear is
+                                                    # solved before it
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"
@@ -76,7 +78,7 @@ must four out --threads 3 --batch-size 4 && same out want "threads and batch"
 least=$("$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --json |
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 must four out --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) && same out want "the least memory"
-# The smallest budget that the plan names is held, and one byte less is refused.
+# The smallest budget that the plan names is enough, and one byte less is refused.
 plan_with() { "$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --device-memory "$1"; }
 plan_with "$least" >log 2>&1 || { cat log; fail "$least bytes of device memory are named, and refused"; }
 plan_with $((least - 1)) >log 2>&1 && fail "$least bytes of device memory are named as the smallest, and less will do"

@@ -5,8 +5,8 @@ build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
 
-# A build of the target oneshot alone: install, cpack and the wheel name the missing file and the
-# target that makes it.
+# If only the target oneshot is built, install, cpack and the wheel fail with the name of the
+# missing file and the target that makes it.
 mkdir -p unbuilt/tests/play
 : >unbuilt/tests/play/cmake_install.cmake
 for file in cmake_install.cmake CPackConfig.cmake CMakeCache.txt; do
@@ -17,7 +17,7 @@ for command in "cmake --install unbuilt --prefix nothing" "cpack --config unbuil
                "python3 $OSH_SOURCE_DIR/packaging/wheel.py unbuilt"; do
     [[ $command != cpack* || -e unbuilt/CPackConfig.cmake ]] || continue
     $command >refused 2>&1 && { echo "$command succeeds without liboneshot"; exit 1; }
-    tr -s ' \n' ' ' <refused >words # cmake wraps its lines
+    tr -s ' \n' ' ' <refused >words # joins the lines that cmake has wrapped
     grep -q "unbuilt/liboneshot.so.[0-9.]* is not built.*cmake --build $PWD/unbuilt --target product" words || { cat refused; exit 1; }
 done
 [ ! -e nothing ]
@@ -30,7 +30,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
         "liboneshot.so.$("$ONESHOT" --version | sed -n "s/^oneshot //p")"
     echo ./share/man/man1/oneshot.1
-    # one page per command
+    # there is one man page per command
     "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1'
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
@@ -38,7 +38,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
 diff -u want files
 cmp usr/share/man/man1/oneshot.1 "$OSH_SOURCE_DIR/docs/reference/oneshot.1"
 diff -r usr/share/oneshot/models "$OSH_SOURCE_DIR/models"
-# NOTICE names each library
+# NOTICE names each library of the program
 for library in $(readelf -d usr/bin/oneshot | sed -n 's/.*Shared library: \[lib\([a-z]*\).*/\1/p'); do
     case $library in c|m|ld|asan|ubsan|tsan|cudart|gcc|stdc) continue ;; pcre) library=pcre2 ;; esac
     grep -qi "^  \(lib\)\?$library" usr/share/doc/oneshot/NOTICE || { echo "NOTICE does not name $library"; exit 1; }
@@ -66,7 +66,7 @@ cp alone.c alone.cc
 cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
 c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
 
-# A program against the installed tree, which was moved, by pkg-config and by find_package.
+# Builds a program against the installed tree after a move, by pkg-config and by find_package.
 [ -z "$SANITIZED" ] || exit 0
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api

@@ -1,16 +1,16 @@
 # interrupt.sh - SIGTERM in each phase of a run and in each command. The exit code is 1 with a
 # message; no later phase begins; the program uses less than a second of processor time after the
 # signal; the same command then continues to the same bytes. The signal is sent at a record of the
-# profile or at a read, so that it hits the intended phase. The program does not wait for a call
-# that never returns.
+# profile or at a read, so that it arrives in the intended phase. The program must not wait for a
+# call that never returns.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-most=1 # second of processor time, with one thread
+most=1 # seconds of processor time, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
-may_be=  # done: the command may have finished by then
-stopped() { # arguments: label, words of the command; it must stop when asked
+may_be=  # done: the command may finish before it stops
+stopped() { # arguments: label, words of the command, which must stop after the signal
     local code=0
     rm -f after
     INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >said 2>log || code=$?
@@ -20,7 +20,7 @@ stopped() { # arguments: label, words of the command; it must stop when asked
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-# A run.
+# A compression run.
 calibrated=(--scheme W4A16 --method gptq --mem-opt-level 2 --dataset "$model/data/calibration.jsonl"
             --num-calibration-samples 3 --max-seq-length 32)
 declare -A steps=(
@@ -58,8 +58,8 @@ INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "$
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
 "$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "after a call that hangs: $(cat log)"
 
-# Other commands, at their first read and in the middle.
-reads() { # arguments: words of the command; prints its number of reads
+# Other commands, at the first read and at a later read.
+reads() { # arguments: words of the command; prints the number of its reads
     INJECT_CALLS=reads INJECT_COUNT=count LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "$@" >/dev/null && cat count
 }
 "$ONESHOT" --model "$model" --ignore lm_head --scheme W8A16 --max-shard-size 1MB --output sharded --progress none >/dev/null
@@ -79,7 +79,7 @@ eval --model $model --dataset $model/data/evaluation.txt --max-seq-length 64 --p
 tokenize --model $model $model/data/evaluation.txt
 COMMANDS
 
-# Long texts: only newlines, one line, one word.
+# Long texts: only newlines, one line, or one word.
 bytes=30000000
 [ -z "$SANITIZED" ] || bytes=4000000
 lines() { head -c $bytes < <(yes 'all of it is one line ') | tr -d '\n'; }

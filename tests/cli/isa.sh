@@ -1,6 +1,6 @@
-# isa.sh - --isa pins the kernels of the libraries, too. A pinned set gives the same bytes for any
-# core that the environment requests from OpenBLAS and for any number of threads. auto is the best
-# set. All sets give nearly the same perplexity. A set that the CPU lacks is refused by name.
+# isa.sh - --isa also chooses the kernels of libraries. A set gives the same bytes for any core that
+# the environment requests from OpenBLAS, and for any number of threads. auto is the fastest set.
+# All sets give nearly the same perplexity. A set that the CPU lacks is refused by name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # arguments: output, flags
@@ -10,7 +10,7 @@ run() { # arguments: output, flags
         --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" --overwrite "$@" >/dev/null
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
-perplexity() { # argument: set
+perplexity() { # argument: instruction set
     "$ONESHOT" eval --isa "$1" --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 128 \
         --max-windows 8 --progress none | tail -1 | cut -d' ' -f2
 }
@@ -23,7 +23,7 @@ for isa in generic avx2 avx512 avx512_bf16 amx; do
         continue
     fi
     best=$isa
-    for core in Zen Sandybridge Prescott; do # every CPU with avx2 runs these
+    for core in Zen Sandybridge Prescott; do # every CPU with AVX2 can run these kernels
         [ "$isa" != generic ] || [ $core = Prescott ] || grep -qw avx2 /proc/cpuinfo || continue
         got=$(OPENBLAS_CORETYPE=$core OPENBLAS_NUM_THREADS=3 OMP_NUM_THREADS=3 run other --isa $isa)
         [ "$got" = "$base" ] || { echo "$isa: OPENBLAS_CORETYPE=$core changes the bytes"; exit 1; }
@@ -41,7 +41,8 @@ if [ "$best" = avx512_bf16 ] && grep -qw GenuineIntel /proc/cpuinfo; then best=a
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
 grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt
 
-# A job without products needs no OpenBLAS; one with products names what to install.
+# A job without matrix products does not need OpenBLAS. A job with products fails with the name of
+# the package to install.
 mkdir -p broken
 echo "no library" >broken/libopenblas.so.0
 LD_LIBRARY_PATH=$PWD/broken "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --output without --overwrite \

@@ -1,6 +1,6 @@
-# kill.sh - a run that is killed at any call that changes the disk or at random moments, that gets
-# SIGTERM or SIGINT, whose disk fails or is full, or whose journal was cut or changed. The same
-# command again gives the files of an undisturbed run. KILLS: the least number of kill -9.
+# kill.sh - a run is killed at any call that changes the disk or at random moments, gets SIGTERM or
+# SIGINT, its disk fails or is full, or its journal is cut or changed. The same command then gives
+# the files of an undisturbed run. KILLS: the smallest number of kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -24,7 +24,7 @@ one() { # arguments: kind of job, output
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # arguments: output, wanted sums, label
+same() { # arguments: output, wanted checksums, label
     sums "$1" >got.txt
     diff -u "$2" got.txt >diff.txt || { echo "$3: other files than those of a run without"; cat diff.txt; exit 1; }
     [ ! -e "$1.oneshot-partial" ] || { echo "$3: the partial directory is still there"; exit 1; }
@@ -36,7 +36,7 @@ done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
-# kill -9 at a call: in a chain, each run continues the one before. Flags that do not change the
+# kill -9 at a call. Each run continues the work of the previous run. Flags that do not change the
 # bytes may differ each time.
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
@@ -57,7 +57,7 @@ while [ $n -lt "$kills" ]; do
 done
 echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 
-# Random moments, by SIGKILL and by signals that ask to stop; a stopped run says how to continue.
+# Signals at random moments: SIGKILL, SIGTERM and SIGINT. A stopped run prints how to continue.
 flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
     --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output out)
 moment() { printf '0.%03d' $((RANDOM % 250 + 1)); }
@@ -78,7 +78,7 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# A disk that fails, or is full, from some call on: the error says so. The same command succeeds
+# From some call on, the disk fails or is full, and the error says so. The same command succeeds
 # when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
@@ -104,7 +104,7 @@ for call in pwrite fsync fdatasync rename fallocate mkdir; do
 done
 echo "$errors runs on a failing disk"
 
-# A journal that was cut or has a changed byte; a shard with a changed byte.
+# A journal that is cut or has a changed byte; a shard with a changed byte.
 leave() { # makes a partial directory with some work in it
     rm -rf out out.oneshot-partial
     INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out "$@" >/dev/null 2>&1 || true
@@ -118,13 +118,14 @@ flip() { # arguments: file, offset
 for i in $(seq $few); do
     leave
     size=$(stat -c %s out.oneshot-partial/oneshot-journal)
-    at=$((8 + RANDOM % (size - 8))) # a file without these 8 bytes would be no journal (foreign.sh)
+    at=$((8 + RANDOM % (size - 8))) # without these 8 bytes the file is not a journal (foreign.sh)
     if [ $((i % 2)) = 0 ]; then truncate -s $at out.oneshot-partial/oneshot-journal
     else flip out.oneshot-partial/oneshot-journal $at; fi
     one gptq out >log 2>&1 || { cat log; exit 1; }
     same out want.gptq "a damaged journal"
 done
-# after the last barrier a damaged tensor is made again at once; before it, it is an error first
+# A damaged tensor that was written after the last barrier is made again at once. Before the
+# barrier, it is an error first.
 caught=0 remade=0
 for shard in plain.gptq/model-*.safetensors; do
     leave
@@ -143,8 +144,8 @@ done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
 
-# Work that is not repeated: with activations in memory a finished layer is run forward once; in the
-# disk tier it is not run.
+# Finished work is not repeated. With values in memory a finished layer is run forward once; with
+# values on the disk it is not run.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
@@ -187,7 +188,7 @@ leave
 one gptq out --num-calibration-samples 4 --restart >/dev/null
 [ ! -e out.oneshot-partial ] && ! one gptq out 2>log && grep -q 'holds a finished checkpoint.*of this run data is' log
 
-# A kill while an output is being replaced.
+# The process is killed while an output is being replaced.
 step=2
 [ -z "$SANITIZED" ] || step=6
 for at in 60 $(seq $((calls - 6)) $step $((calls + 12))); do

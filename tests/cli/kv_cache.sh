@@ -1,6 +1,6 @@
 # kv_cache.sh - scales of keys and values are those of LLM Compressor on the same samples. The bytes
-# do not depend on threads, batch, budget or a kill. eval rounds keys and values like a cache.
-# verify finds impossible scales.
+# do not depend on threads, batch, budget or a kill. eval rounds keys and values as a quantized
+# cache does. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -27,9 +27,9 @@ P
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 # LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16. A search may then end one step of 1 % away, which is up to 2.56 such units.
-# The largest query is a sum that mostly cancels: in BF16 it differs by up to 2.5 % from that in
-# F32, which is 3.2 units.
+# last place of BF16. Then a search may end one step (1 %) away, which is up to 2.56 such units. The
+# terms of the largest query mostly cancel, so in BF16 it differs by up to 2.5 % from F32, which is
+# 3.2 units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -98,8 +98,8 @@ P
 done
 echo "the same bytes"
 
-# When codes learn by block, the original model runs beside the quantized one; the scales are those
-# of the quantized one's keys and values.
+# When codes are learned by block, the original model runs beside the quantized model. The scales
+# are those of keys and values of the quantized model.
 cache="kv_cache_scheme: {num_bits: 8, type: float}"
 recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
 one learned out >/dev/null
@@ -120,7 +120,7 @@ assert any(a[k] != b[k] for k in a), "later layers read what others made"
 P
 rm -rf out
 
-# A cache of 8 bits changes the loss, and only if the recipe asks for it.
+# A cache of 8 bits changes the loss only if the recipe asks for it.
 head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" | sed -n 's/.*nll //p'; }
 [ "$(nll gptq.out)" != "$(nll gptq.out --no-activation-quantization)" ] || fail "eval does not round keys and values"

@@ -1,16 +1,17 @@
-# layers.sh - scripts/check_layers.py fails on includes and calls upwards and between siblings, on
-# cycles of more than three files, and on names of rows outside their prefix; and on nothing else.
+# layers.sh - scripts/check_layers.py fails on includes and calls of higher layers and of siblings,
+# on cycles of more than three files, and on names of table rows in other directories. It does not
+# fail on anything else.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 check() { python3 "$OSH_SOURCE_DIR/scripts/check_layers.py" "$@" >said 2>&1; }
-refused() { # arguments: part of the message, then those of check_layers.py
+refused() { # arguments: part of the message, then arguments of check_layers.py
     local words=$1
     shift
     if check "$@"; then echo "'$words' passes"; exit 1; fi
     grep -qF -- "$words" said && grep -q ', 1 wrong$' said || { echo "wanted '$words' alone:"; cat said; exit 1; }
 }
-object() { # arguments: file of src/, functions it defines, functions it calls
+object() { # arguments: file of src/, functions that it defines, functions that it calls
     local name to=objects/CMakeFiles/osh_${1%%/*}.dir/src/$1.o
     mkdir -p "$(dirname "$to")"
     { for name in $3; do echo "void $name(void);"; done; for name in $2; do echo "void $name(void); void $name(void) { "

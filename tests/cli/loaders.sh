@@ -8,7 +8,7 @@ tiny() { rm -rf "$2" && "$OSH_TOOLS/tiny_model" "$1" "$2"; }
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
 run() { rm -rf out && "$ONESHOT" "$@" --output out --progress none >log 2>&1 || fail "$*: $(cat log)"; }
 verify() { "$ONESHOT" verify out --model "$1" >log 2>&1 || fail "$1: $(cat log)"; }
-# each ENTRY is in ignore; "-ENTRY" is not
+# arguments: ENTRY: it must be in ignore; -ENTRY: it must not
 has() { python3 - "$@" <<'P' || fail "$*: $(cat out/config.json)"; }
 import json, sys
 ignore = json.load(open("out/config.json"))["quantization_config"]["ignore"]
@@ -16,9 +16,9 @@ sys.exit(not all((a[1:] not in ignore) if a[0] == "-" else a in ignore for a in 
 P
 tensor() { LC_ALL=C grep -aqF "\"$1\"" out/model.safetensors; }
 
-# A tied head of a model without a template: transformers has a Linear for it, so it is in ignore,
-# and so are all entries of the recipe, matching or not. verify finds a config that has the head in
-# a group.
+# A tied head of a model without a template. transformers has a Linear for the head, so ignore lists
+# it. ignore also has all entries of the recipe, even those that match nothing. verify finds a
+# config that has the head in a group.
 tiny qwen3_vl v
 edit v drop lm_head.weight
 edit v index
@@ -34,14 +34,14 @@ run --model v --scheme W8A16 --group-size 8 --targets Embedding
 tensor lm_head.weight || fail "the head has lost its weight"
 [ "$(grep -c '"tie_word_embeddings":[[:space:]]*true' out/config.json)" = 0 ] || fail "still tied: $(cat out/config.json)"
 verify v
-sed -i 's/"odd"/"whisper"/' v/config.json # its head has another name
+sed -i 's/"odd"/"whisper"/' v/config.json # the head of this model has another name
 run --model v --scheme FP8_DYNAMIC
 has proj_out 're:(.*\.)?proj_out$'
 verify v
 
-# A tied head that the checkpoint also stores: if the head or the table has codes, it is untied, and
-# verify finds an output that leaves it tied; otherwise it stays tied. With a template and without,
-# and with the key inside text_config.
+# A tied head that the checkpoint also stores. If the head or the embedding has codes, the output
+# must be untied, and verify finds an output that is still tied; otherwise the head stays tied.
+# Tests models with and without a template, and with the key inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside
@@ -68,21 +68,21 @@ for model in n odd inside; do
     tied || fail "$model: untied, and neither head nor table has codes"
     verify $model
 done
-# A pruned head is untied, too.
+# A pruned head must be untied, too.
 printf 's_stage:\n  s_modifiers:\n    MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.5, targets: ["re:.*lm_head"]}\n' >prune.yaml
 run --model n --recipe prune.yaml
 if tied; then fail "a pruned head is tied: $(cat out/config.json)"; fi
 verify n
 
-# An entry that would match quantized modules in vLLM is left out; the modules that it keeps dense
-# are listed by name instead.
+# An entry of ignore that matches quantized modules in vLLM is not written. The modules that it
+# keeps dense are listed by name.
 tiny qwen3_vl v
 run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
 verify v
 
-# A block for multi-token prediction belongs to no layer. A head that is missing and not tied is
-# needed by its reader.
+# A block for multi-token prediction belongs to no layer. If a head is missing and not tied, jobs
+# that read logits fail.
 tiny qwen3_vl v
 for leaf in mlp.gate_proj mlp.up_proj self_attn.q_proj; do
     edit v dup model.language_model.layers.0.$leaf.weight mtp.layers.0.$leaf.weight
@@ -100,8 +100,8 @@ grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
 
-# Names without "model.", from a model that was loaded without its head and saved: it is the same
-# model, and targets and ignore match its modules by both names.
+# A checkpoint whose names have no "model.", because it was saved without its head, is the same
+# model. Targets and ignore match its modules by both names.
 tiny qwen3 n
 edit n drop lm_head.weight
 edit n index
@@ -118,7 +118,7 @@ for name in layers.1.self_attn.q_proj model.layers.1.self_attn.q_proj; do
 done
 verify flat
 
-# Gemma 4: layer numbers have leading zeros in the config; vLLM also looks for v_proj in layers that
+# Gemma 4: layer numbers in the config have leading zeros. vLLM also looks up v_proj in layers that
 # use keys as values.
 tiny gemma4 g
 sed -i 's/"global_head_dim":	24/"per_layer_config": {"01": {"head_dim": 24}, "3": {"head_dim": 24}}/' g/config.json
@@ -128,7 +128,7 @@ tiny gemma4_k_eq_v k
 run --model k --scheme FP8_DYNAMIC --ignore 're:.*layers.1.self_attn.[qk]_proj'
 has model.layers.1.self_attn.q_proj model.layers.1.self_attn.k_proj model.layers.1.self_attn.v_proj
 
-# Qwen3.5: vLLM runs in_proj_qkv with in_proj_z, and in_proj_b with in_proj_a.
+# Qwen3.5: vLLM fuses in_proj_qkv with in_proj_z, and in_proj_b with in_proj_a.
 tiny qwen3_5 q
 data=(--dataset q/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
 run --model q --scheme W4A16 --group-size 8 --method gptq --target-bits 5 "${data[@]}"
@@ -144,7 +144,7 @@ P
 code=0; "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --ignore 're:.*in_proj_z' >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q 'in_proj_qkvz: ignore takes 1 of its 2 parts' log || fail "exit $code, $(cat log)"
 
-# They share one global scale; verify finds a different one.
+# Linears that vLLM fuses share one global scale. verify finds a different scale.
 "$OSH_TOOLS/make_model" m hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 layers=1 vocab=96 experts=2 topk=1 samples=1 \
     tokens=8 >/dev/null
 sed -i 's/Qwen3MoeForCausalLM/OddForCausalLM/; s/"qwen3_moe"/"odd"/' m/config.json
@@ -158,7 +158,7 @@ edit out manifest
 if "$ONESHOT" verify out >log 2>&1; then fail "two global scales: $(cat log)"; fi
 grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv has, which vLLM fuses with it' log || fail "$(cat log)"
 
-# kv_cache_scheme for attention with a gate before o_proj; not for latents.
+# kv_cache_scheme is accepted for attention with a gate before o_proj, but not for latent attention.
 recipe='{s_stage: {s_modifiers: {QuantizationModifier: {scheme: FP8_DYNAMIC, targets: [Linear], ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor}}}}}'
 echo "$recipe" >kv.yaml
 run --model q --recipe kv.yaml "${data[@]}"

@@ -1,9 +1,10 @@
 # memory_budgets.sh - every budget, tier and phase gives the same bytes. A budget that is too small
-# is refused with the smallest sufficient one, which then works. The allocator keeps to a budget.
-# Each byte of the source is read once.
+# is refused; the message names the smallest budget, which works. The allocator never exceeds a
+# budget. Each byte of the source is read once.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-# The unit tests look for leaks: LeakSanitizer's tracer has crashed here, on a CPU with AMX.
+# Leaks are detected by the unit tests. In this test LeakSanitizer's tracer crashes on a CPU with
+# AMX.
 [ -z "$SANITIZED" ] || export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
@@ -36,14 +37,15 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
-# The smallest budget of the plan suffices, to the byte.
+# The smallest budget of the plan is enough, to the byte.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
 if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --host-memory "$least")" = "$base" ] || fail "--host-memory $least changes the bytes"
-# The smallest host memory includes a quarter of a MiB, since the base differs between processes.
+# The smallest host memory includes a quarter of a MiB, because the base (memory of libraries)
+# differs between processes.
 if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
 grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
@@ -158,7 +160,7 @@ job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narr
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 whole=$(run)
 lesses="6000000 14000000" sizes="1 3"
-if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # sanitizers are slow: they try only one size
+if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # builds with sanitizers are slow: they try only one size
 for less in $lesses; do
     for size in $sizes; do
         flags="--host-memory $((host - less)) --batch-size $size"

@@ -1,6 +1,5 @@
-# memory_depth.sh - memory does not grow with the depth of a model. This holds for the prediction,
-# which is a bound. It also holds for the measured peak of jobs without data and without codes that
-# wait in memory below a peak.
+# memory_depth.sh - memory does not grow with the number of layers. This is checked for the
+# prediction, which is an upper bound, and for the measured peak of jobs without data.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }
@@ -22,8 +21,8 @@ check() { # arguments: flags
     done
     local more=$((predicted_deep - predicted_shallow)) measured=$((measured_deep - measured_shallow))
     echo "8 layers of $layer bytes more: $more predicted, $measured measured: $*"
-    # Names and shapes of a layer are 1 % of these small layers; a layer that stayed in memory would
-    # be a hundred times that.
+    # The names and shapes of a layer take 1 % of the bytes of its weights, so a layer that is not
+    # freed is detected.
     [ $more -lt $((8 * layer / 50)) ] || fail "the prediction grows by $more"
     case "$*" in *gptq*) ;; *) [ $measured -lt $((layer / 2)) ] || fail "the peak grows by $measured" ;; esac
 }

@@ -1,11 +1,12 @@
-# memory_loading.sh - --host-memory holds from the first allocation: lines of 40 MB, rows that are
-# not chosen, texts of which a part is used. A normalizer that grows its text is refused. A text
-# that cannot be split is refused with its line. Reading and tokenizing can be interrupted.
+# memory_loading.sh - --host-memory is respected from the first allocation: for lines of 40 MB, rows
+# that are not used, and texts that are used in part. A normalizer that makes a text much longer is
+# refused. A text that cannot be split is an error with its line number. Reading and tokenizing can
+# be interrupted.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: none of them is new. ' | tr -d '\n'); }
-held() { # arguments: name, MiB, then those of oneshot; the run keeps to this budget
+held() { # arguments: name, MiB, then the arguments of oneshot; the run must not exceed this budget
     local name=$1 budget=$2
     shift 2
     [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's memory counts as the program's

@@ -1,6 +1,6 @@
-# memory_prediction.sh - measured <= predicted <= 1.15 x measured, for jobs of 128 MiB and more:
-# modifiers, targets, pipelines, tiers. Measured is the highest RssAnon + RssShmem of the process;
-# the program maps no file of its own.
+# memory_prediction.sh - checks measured <= predicted <= 1.15 x measured memory, for jobs of 128 MiB
+# and more with several modifiers, targets, pipelines and tiers. The measured memory is the highest
+# RssAnon + RssShmem of the process.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }

@@ -1,6 +1,6 @@
-# mixed.sh - bits for each module (docs/how-to/mixed-precision.md). The target size is kept. Modules
-# that runtimes fuse get the same bits. The bytes do not depend on threads, batch or a kill.
-# Impossible jobs are refused before the work.
+# mixed.sh - a choice of bits for each module (docs/how-to/mixed-precision.md). The output is at
+# most as large as the target. Modules that inference engines fuse get the same bits. The bytes do
+# not depend on threads, batch or a kill. Impossible jobs are refused before the work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -51,7 +51,7 @@ want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${plain[@]}" "${data[@]}" --threads 3 --batch-size 4 --target-bits 3.7 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: other bytes"
 
-# Killed in the survey and in the run after it.
+# The process is killed in the survey, and in the run after the survey.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --target-bits 3.7 --output all >/dev/null
 for at in 3 8; do
     if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
@@ -62,10 +62,10 @@ for at in 3 8; do
     rm -rf killed
 done
 
-# Target sizes: of the quantized modules, and of the whole output.
+# Target sizes for the quantized modules, and for the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
-# with the header
+# the size of the file includes the header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
 cat >recipe.yaml <<'R'
 default_stage:
@@ -78,7 +78,7 @@ default_stage:
 R
 "$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
 grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
-# the head's output has no gradient
+# the output of the head has no gradient
 sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml
 head=(--model "$model" --recipe head.yaml "${data[@]}" --threads 1 --progress none --target-bits 3.9)
 "$ONESHOT" "${head[@]}" --output head >said
@@ -90,8 +90,8 @@ P
 "$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
-# Schemes as candidates: one format per group; the loss of rounding inputs counts, too; the bytes do
-# not depend on threads.
+# Candidates may be schemes. Each group has one format. The loss by rounding inputs is included. The
+# bytes do not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml
@@ -125,7 +125,7 @@ assert 2 * loss("MXFP6A16") < loss("MXFP8") and loss("W8A8") < loss("MXFP8"), "i
 P
 }
 
-refused() { # arguments: part of the message, then those of oneshot
+refused() { # arguments: part of the message, then the arguments of oneshot
     local text=$1 rc=0
     shift
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?

@@ -10,13 +10,13 @@ evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233\342\200\256\342\200
 _proj.weight"
 "$OSH_TOOLS/st_edit" m index
 shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
-# a file: it has no control characters except newlines, no C1, no bidirectional or invisible
-# characters
+# argument: a file, which must have no control characters except newlines, no C1, no bidirectional
+# and no invisible characters
 clean() {
     local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
     if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi
 }
-says() { # arguments: a file, its wanted text
+says() { # arguments: a file, text that it must contain
     clean "$1"
     grep -qF -- "$2" "$1" || fail "$1 has no '$2': $(cat "$1")"
 }
@@ -40,7 +40,7 @@ code=0
 "$ONESHOT" --model "$evil" --scheme W4A16 --output other --progress none 2>err || code=$?
 [ $code = 1 ] || fail "exit $code"
 says err "$shown: is not a directory"
-# Names from a template of the user.
+# Names in a template of the user.
 mkdir templates
 sed 's/"h"/"h\\u202e"/g' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 data=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,6 +1,6 @@
 # no_template.sh - a checkpoint of an architecture without a template. Only tensors that are
-# certainly Linears of a decoder block are quantized. Dense ones are listed with the reason; a
-# warning appears if they are many; none of them may have codes.
+# certainly Linears of a decoder block are quantized. Dense modules are listed with the reason, and
+# if there are many, with a warning. No dense module may have codes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=2 vocab=96 experts=4 topk=2 \
@@ -24,8 +24,8 @@ tr -d '\n ' <out/config.json |
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 "$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
 
-# Codes on modules for which no loader takes them.
-planted() { # arguments: module, its new name, what it is, commands on the config
+# Tests codes on modules for which no loader accepts codes.
+planted() { # arguments: module, its new name, kind of module, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
     sed -i "${4:-}" f/config.json
@@ -43,7 +43,7 @@ planted $o model.layers.0.post_norm "a norm"
 planted $o model.layers.0.attn.c_proj "a Conv1D, stored transposed" 's/"odd"/"gpt2"/'
 rm -rf out f
 
-# Named in the targets: a possible Linear is quantized, a router never.
+# If the targets name it, a possible Linear is quantized, but never a router.
 run --targets 're:.*lm_head$' >/dev/null 2>&1
 [ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "more than lm_head"
 rm -rf out
@@ -58,8 +58,8 @@ code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
 [ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
-# If much of the blocks stays dense, a warning says so in the plan, before the work, after it and in
-# the report.
+# If a large part of the decoder blocks stays dense, there is a warning in the plan, before and
+# after the work, and in the report.
 rm -rf out
 plan --ignore 're:.*self_attn.*' >plan
 warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'
@@ -69,16 +69,16 @@ run --ignore 're:.*self_attn.*' >/dev/null 2>err
 grep -q '"dense_share": *0.20' out/oneshot-report.json || fail "not in the report"
 rm -rf out
 
-# A module that transformers may know by another name is in ignore as a regex, too: its lm_head is
-# GPT-NeoX's embed_out.
+# A module that may have another name in transformers is in ignore as a regex, too: GPT-NeoX's
+# embed_out is lm_head.
 edit m rename lm_head.weight embed_out.weight
 edit m index
 run >/dev/null
 tr -d '\n ' <out/config.json | grep -q '"embed_out","re:.\*lm_head.\*"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 
-# A head with an unknown name is a head by its rows, one for each token: it is not quantized, and no
-# lm_head is added beside it when the embedding table gets codes.
+# A head with an unknown name is recognized by its number of rows (one for each token). It is not
+# quantized, and no lm_head is added when the embedding gets codes.
 rm -rf out
 edit m rename embed_out.weight model.output.weight
 edit m index

@@ -1,5 +1,6 @@
 # nonfinite.sh - a NaN or an infinity in a weight or an activation stops the run with a message that
-# says where. A module that cannot be solved is rounded and reported; with --strict it is an error.
+# names the tensor and the position. A module that cannot be solved is rounded and reported; with
+# --strict it is an error.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -18,13 +19,13 @@ run() { # arguments: model, output, flags
     last_wins "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
         --progress none --output "$to" "$@" >/dev/null 2>stderr.txt
 }
-refused() { # arguments: label, part of the message, then those of run()
+refused() { # arguments: label, part of the message, then the arguments of run()
     want=$1
     shift
     if run "$@"; then echo "accepted: $want"; exit 1; fi
     grep -Eq -- "$want" stderr.txt || { echo "wanted: $want"; cat stderr.txt; exit 1; }
     [ ! -e "$2" ] || { echo "$want: $2 was made"; exit 1; }
-    rm -rf "$2.oneshot-partial" # earlier work
+    rm -rf "$2.oneshot-partial" # removes the work of earlier runs
 }
 gptq="--scheme W4A16 --method gptq --ignore lm_head"
 plant nan model.layers.1.mlp.up_proj.weight 1000 '\300\177'
@@ -32,7 +33,7 @@ refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out $gptq
 refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out --scheme W4A16 --ignore lm_head
 plant inf model.layers.0.self_attn.q_proj.weight 7 '\200\377'
 refused 'model.layers.0.self_attn.q_proj.weight.*not finite' inf out $gptq
-# a copy is made as it is, and named
+# a tensor that is only copied is copied unchanged, with a warning
 plant copied model.norm.weight 3 '\300\177'
 "$ONESHOT" --model copied --scheme W4A16 --ignore lm_head --progress none --output copied_out 2>stderr.txt >/dev/null
 grep -q '1 of the copied tensors hold a NaN or an infinity, as the source does: model.norm.weight$' stderr.txt
@@ -42,8 +43,8 @@ plant large model.layers.1.input_layernorm.weight 5 '\177\177'
 refused 'model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5' \
     large out $gptq
 
-# Three samples of 8 tokens have singular Hessians: without damping there is no factor, and the
-# solver raises the damping step by step.
+# Three samples of 8 tokens have singular Hessians. Without damping they have no Cholesky factor, so
+# the solver increases the damping step by step.
 cat >undamped.yaml <<YAML
 quant_stage:
   quant_modifiers:

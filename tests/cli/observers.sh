@@ -7,7 +7,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --ma
 recipe() { # arguments: name, modifier, weights' arguments, more
     printf 's_stage:\n  s_modifiers:\n    %s:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n%s' "$2" "$3" "${4:-}" >"$1.yaml"
 }
-same() { # argument: name; two more runs, one of them with the smallest budget
+same() { # argument: name; makes two more runs, one of them with the smallest budget
     local least
     if "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" --threads 3 --host-memory 4MiB 2>err >/dev/null; then
         echo "$1: 4 MiB are enough"; exit 1

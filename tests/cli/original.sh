@@ -29,10 +29,10 @@ linears=$(run --sequential-targets Linear)
 [ "$linears" != "$base" ] || fail "Linears as targets change nothing"
 
 rounds=0 segments=0
-same() { # arguments: wanted, flags
+same() { # arguments: wanted checksum, flags
     local wanted=$1
     shift
-    case "${SANITIZED:-0} $*" in 1*threads* | 1*prefetch* | 1*zstd*) return ;; esac # sanitizers are slow
+    case "${SANITIZED:-0} $*" in 1*threads* | 1*prefetch* | 1*zstd*) return ;; esac # builds with sanitizers are slow
     last_wins "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
     ! grep -q '"phases": "[^"]*rounds' plan.json || rounds=1
     ! grep -q '"phases": "[^"]*group' plan.json || segments=1
@@ -52,17 +52,18 @@ if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 Mi
 host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ "$(run --host-memory "$host")" = "$base" ] || fail "--host-memory $host changes the bytes"
 
-# Two layers in a subgraph: the input of the first one is the same in both models.
+# With two layers in a subgraph, the input of the first layer is the same in both models.
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
-# With layers as targets, q, k and v of all layers but the first are compared, and a message says
-# so; with Linears as targets, all modules are.
+# With layers as targets, only q, k and v of all layers but the first have the target 'original',
+# and a message says so. With Linears as targets, all modules have it.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
 
-# The first layer has no shift to collect: its statistics are those of the other target.
+# The inputs of the first layer are equal in both models, so its statistics are those of target
+# 'quantized'.
 "$ONESHOT" plan --verbose "${job[@]}" >plan.txt
 last_wins "$ONESHOT" plan --verbose "${job[@]}" --recipe quantized.yaml >other.txt
 first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
@@ -70,8 +71,8 @@ first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)
 [ "$carrying" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
 
-# Killed at calls that change the disk: finished subgraphs run forward in both models, or their
-# values are read from the disk.
+# Runs are killed at calls that change the disk. Finished subgraphs then run forward in both models,
+# or their values are read from the disk.
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out
@@ -94,7 +95,7 @@ for tier in "${tiers[@]}"; do
 done
 [ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left finished work"
 
-# Purpose: at 3 bits the predictions are nearer to the original's.
+# At 3 bits, the predictions with target 'original' are nearer to the original model's.
 if [ -z "$SANITIZED" ]; then
     for target in quantized original; do
         cat >three.yaml <<YAML

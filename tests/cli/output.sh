@@ -44,7 +44,7 @@ grep -q 'neither empty nor made by oneshot' err
 [ "$(cat foreign/file)" = mine ]
 mkdir empty && one --output empty >/dev/null && [ -e empty/config.json ]
 
-# A tied head that is quantized is untied; eval reads it.
+# If a tied head is quantized, it is untied. eval reads it.
 "$ONESHOT" --model src --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 grep -q '"tie_word_embeddings": false' head/config.json
 "$ONESHOT" inspect head >list

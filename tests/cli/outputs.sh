@@ -19,7 +19,7 @@ for name, recipe in json.load(open(sys.argv[1])).items():
 P
 )
 # LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16, and a zero point by 1. If a solve breaks a tie the other way, later scales
+# last place of BF16, and a zero point by 1. If a solve decides a tie in another way, later scales
 # differ by a few units.
 compare() {
     python3 - "$1" <<'P'
@@ -72,7 +72,7 @@ same out want "the smallest device memory"
     one solved out --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
     one solved out --mem-opt-level 2 >log 2>&1 || { cat log; fail "does not go on"; }
     same out want "killed"
-    # Without a solve, no later value changes.
+    # Without a solve no value changes, so the pipeline has no effect.
     one symmetric a >/dev/null; sums a | grep safetensors >want
     for how in "--pipeline basic" "--sequential-targets Linear"; do
         one symmetric b $how >/dev/null
@@ -81,7 +81,8 @@ same out want "the smallest device memory"
     done
 }
 
-# eval: 8 bits cost little, 2 bits much; without rounding the figure differs.
+# In eval, 8 bits change the perplexity little, and 2 bits much. Without rounding of outputs the
+# perplexity differs.
 head -c $([ -z "$SANITIZED" ] && echo 20000 || echo 6000) "$model/data/evaluation.txt" >evaluation.txt
 perplexity() {
     "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" |

@@ -1,13 +1,13 @@
 # packages.sh - cpack. The .deb depends on the libraries that the program links and opens, and works
-# when it is unpacked. The tarball works in an otherwise empty root directory and gives the
-# program's bytes.
+# after it is unpacked. The tarball works in an otherwise empty root directory, and its outputs have
+# the same bytes.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -e "$build/CPackConfig.cmake" ] || { echo "$build makes no packages"; exit 77; }
 name=$(sed -n 's/^set(CPACK_PACKAGE_NAME "\(.*\)")/\1/p' "$build/CPackConfig.cmake")
 cpack --config "$build/CPackConfig.cmake" >log || { cat log; exit 1; }
 
-# The .deb.
+# Tests the .deb.
 version=$("$ONESHOT" --version | sed -n "s/^oneshot //p")
 deb=${name}_${version}_amd64.deb
 dpkg-deb -f "$deb" Package Depends >control
@@ -26,7 +26,7 @@ deb/usr/bin/oneshot --version >version
 grep -qx "oneshot $version" version
 [ -e deb/usr/lib/liboneshot.so.0 ] && [ -e deb/usr/share/doc/oneshot/LICENSE ]
 
-# The tarball.
+# Tests the tarball.
 tree=$name-$version-linux-x86_64
 tar xzf "$tree.tar.gz"
 readelf -l "$tree/bin/oneshot" >segments
@@ -34,7 +34,7 @@ grep INTERP segments && exit 1
 [ "$(find "$tree/share/doc/oneshot/licences" -type f -size +100c | wc -l)" -ge 8 ]
 args=(--model /model --dataset /model/data/calibration.jsonl --scheme W4A16 --method gptq --num-calibration-samples 4
       --max-seq-length 64 --progress none --threads 2)
-inside=() # a root directory with only the tree and a model
+inside=() # makes a root directory that has only the unpacked tarball and a model
 [ "$(id -u)" = 0 ] || inside=(unshare --user --map-root-user)
 mkdir root
 cp -r "$model" root/model
@@ -52,7 +52,8 @@ grep -q '^/out: 28 modules' made
 # libcurl works, but there is no server
 "${inside[@]}" chroot root /tree/bin/oneshot pull org/name 2>refused && exit 1
 grep -q 'Connection refused\|Could not connect\|Couldn.t connect' refused || { cat refused; exit 1; }
-# The library of the tarball in a program of this system: it opens the libraries beside it.
+# A program of this system uses the library of the tarball, which opens the libraries in its own
+# directory.
 libs=$PWD/root/tree/lib
 cc "$OSH_SOURCE_DIR/examples/c-api/compress.c" -o compress \
     $(PKG_CONFIG_PATH=$libs/pkgconfig pkg-config --cflags --libs oneshot) "-Wl,-rpath,$libs"

@@ -24,7 +24,8 @@ plan() { "$ONESHOT" plan --verbose --model "$1" --recipe "$2.yaml" --dataset "$1
 "$OSH_TOOLS/tiny_model" phi3 phi3
 "$OSH_TOOLS/tiny_model" deepseek_v2 deepseek
 
-# Queries, keys and values of one projection, in a model without rope: they share its range.
+# In a model without rope, queries, keys and values are slices of one projection and share its
+# range.
 mkdir models
 python3 - "$OSH_SOURCE_DIR/models/phi3.json" <<'P'
 import json, sys
@@ -50,8 +51,8 @@ for what in keys values queries; do
     grep -q "^not observed: $what of model.layers.\*.self_attn.o_proj, .*: the range is that of model.layers.\*.qkv" plan.txt || fail "$(cat plan.txt)"
 done
 
-# After rope, keys and queries are observed. A range per head is not that of the projection. "no-"
-# removes an op from the list.
+# Keys and queries after rope are observed. Ranges per head differ from the range of the projection.
+# "no-" removes an op from the list.
 plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
 [ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
 sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml
@@ -60,8 +61,8 @@ if plan phi3 attention --calib-passthrough slice,no-slice | grep '^not observed'
 plan phi3 attention --calib-passthrough rope | grep -q 'rope makes values of its own, with another range: want slice' || fail "rope"
 plan phi3 attention --calib-passthrough slicer | grep -q 'slicer is no op: want slice' || fail "slicer"
 
-# An input: DeepSeek's attention appends zeros to each head's values, and a slice removes them. The
-# ends of the range are the same, percentiles differ.
+# The input of a Linear: DeepSeek's attention appends zeros to the values of each head, and a slice
+# removes them. The smallest and the largest value stay the same, but percentiles differ.
 acts() { # arguments: observer, kwargs
     echo "s_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $1, observer_kwargs: {$2}}}}}}"

@@ -14,10 +14,10 @@ ln d/rows.jsonl rows.log
 ln -s ../r.yaml sub/recipe.log
 # an empty file may be overwritten, but not if it is an input
 : >d/empty.jsonl && ln d/empty.jsonl empty.log
-state() { # prints all files; a write into a file changes its time
+state() { # prints the state of all files, with their times of change
     find . -not -name . -not -name said -printf '%y %p %i %n %s %T@\n' | sort
 }
-refused() { # arguments: part of the message, then those of oneshot; exit code 2, and nothing is written
+refused() { # arguments: part of the message, then the arguments of oneshot; exit code 2, and nothing is written
     local text=$1 rc=0 was
     shift
     was=$(state)
@@ -43,7 +43,7 @@ refused '--per-token hard.yaml would be written over m/model.safetensors' "${eva
 refused '--per-token user.txt: .* not a list of f32' "${eval[@]}" --per-token user.txt
 refused '--per-token m/x.npy lies in m' "${eval[@]}" --per-token m/x.npy
 
-# Files that oneshot made are written again: a log grows, the others are replaced.
+# Files that oneshot made may be written again: a log grows, other files are replaced.
 for _ in 1 2; do
     "$ONESHOT" --model m --recipe r.yaml --progress none --overwrite --output o --profile p.yaml --log-file run.log >/dev/null
     "$ONESHOT" "${eval[@]}" --per-token t.npy >/dev/null
@@ -58,7 +58,7 @@ cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 [ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
 
 # Flags that are given twice.
-twice() { # arguments: flag, its two values, then those of oneshot
+twice() { # arguments: flag, its two values, then the arguments of oneshot
     refused "$1 was given twice: '$2' and '$3'" "${@:4}"
 }
 twice --dataset a b "${job[@]:0:4}" --dataset a --dataset b --output o2
@@ -71,5 +71,5 @@ twice --model a b eval --model a --model b --dataset d/rows.jsonl
 twice --model a b verify o --model a --model b
 twice --format text svg report p.yaml --format text --format svg
 "$ONESHOT" --model m --scheme W4A16 --ignore lm_head --ignore 're:.*0.mlp.*' --progress none --output lists >said
-# 7 in each of 4 layers, less 3
+# 7 Linears in each of 4 layers, less 3
 grep -q ' 25 modules' said && ! grep -q 'output head' said || fail "lists: $(cat said)"

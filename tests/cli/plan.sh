@@ -1,5 +1,5 @@
-# plan.sh - `oneshot plan` describes what the run does: the pipeline basic, and the refusals that
-# both share.
+# plan.sh - `oneshot plan` describes the run: the pipeline basic, and errors that are the same in
+# plan and run.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -7,7 +7,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 2 --max-seq-length 32)
 
-# basic: the whole model at once, observed and never propagated.
+# Pipeline basic: the whole model is one subgraph, which is observed and never propagated.
 "$ONESHOT" plan --verbose "${job[@]}" --pipeline basic >plan
 [ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
@@ -48,13 +48,13 @@ both '--output is empty' --output ''
 name=$(printf 'a%.0s' {1..239})
 both 'a name of 239 bytes, want 238 at most' --output "$name"
 "$ONESHOT" plan "${job[@]}" --output "${name:1}" >/dev/null
-for again in 1 2; do # the second time the output is replaced
+for again in 1 2; do # the second run replaces the output
     "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output "${name:1}" --overwrite --progress none >/dev/null ||
         fail "a name of 238 bytes, time $again"
 done
 rm -r "${name:1}"
 
-# Bytes read: with weights loaded group by group the source's blocks are read twice, as planned.
+# If weights are loaded group by group, the weights of the layers are read twice, as the plan says.
 "$ONESHOT" plan "${job[@]}" --json >plan
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan)
 "$ONESHOT" plan "${job[@]}" --device-memory "$least" --json >plan
@@ -68,7 +68,8 @@ assert planned == io["planned_read_bytes"] > source, (planned, source)
 assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
 P
 
-# The summary fits on a screen, breaks no word, and names a --host-memory that is enough.
+# The summary fits on a screen, breaks lines only between words, and names a --host-memory that is
+# enough.
 last_wins "$ONESHOT" plan "${job[@]}" >summary
 awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 15 || NR < 8 }' summary || fail "$(cat summary)"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||

@@ -6,7 +6,7 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }
 TIMEFORMAT=%U
-check() { # arguments: layers, most seconds, flags
+check() { # arguments: layers, largest number of seconds, flags
     local layers=$1 most=$2 took
     shift 2
     took=$( { time "$ONESHOT" plan --verbose --model model --scheme W4A16 --group-size 32 --method gptq --ignore lm_head \

@@ -1,7 +1,7 @@
 # power_loss.sh - a loss of power at any moment. record.c records the changes that a run makes to
-# the disk; lose_power.c makes directories as a power loss may leave them; the same command
-# continues from each. The files are those of an undisturbed run. A power loss does not change
-# synced data, so no state is refused. STATES: states per run; FIRST: the first seed.
+# the disk; lose_power.c makes directories in states that a power loss may cause. The same command
+# continues from each state, and gives the files of an undisturbed run. A power loss does not change
+# synced data, so no state may be refused. STATES: states per run; FIRST: the first seed.
 set -euo pipefail
 states=${STATES:-8} first=${FIRST:-1}
 here=$PWD
@@ -13,17 +13,18 @@ declare -A how=( # with a budget, source and output bypass the page cache
     [rtn]="--scheme W4A16 --host-memory 1GB"
     [gptq]="--scheme W4A16 --method gptq $data"
     [disk]="--scheme W4A16 --method gptq $data --mem-opt-level 2"
-    # continues a state in which recorded bytes are lost
+    # continues from a state in which recorded bytes are lost
     [again]="--scheme W4A16 --method gptq $data"
-    [restart]="--scheme W4A16 --method gptq $data" # over the same state, with --restart
-    [over]="--scheme W4A16 --overwrite" # over a finished output
+    [restart]="--scheme W4A16 --method gptq $data" # starts again from the same states, with
+                                                   # --restart
+    [over]="--scheme W4A16 --overwrite" # replaces a finished output
 )
-one() { # arguments: kind, flags; runs in the working directory
+one() { # arguments: kind of run, flags; runs in the working directory
     timeout -s KILL 60 "$ONESHOT" --model "$here/tiny" ${how[$1]} --ignore lm_head --max-shard-size 200kB --progress none \
         --threads 1 --output out "${@:2}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# States are made in memory if possible: there a sync costs nothing.
+# States are made in memory (/dev/shm) if possible, where a sync takes no time.
 room=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "$here")/power_loss.XXXXXX")
 trap 'rm -rf "$room"' EXIT
 fail() {
@@ -32,7 +33,7 @@ fail() {
     rm -rf "$here/failed" && "$OSH_TOOLS/lose_power" "$here/log.$name" $seed "$here/failed" "$here/before.$name"
     exit 1
 }
-before() { # the state of the disk when the run begins
+before() { # makes the state of the disk before the run
     case $1 in
     again) # without barriers except the first and the last
         mkdir once && (cd once && RECORD_LOG=$here/log.once LD_PRELOAD=$OSH_TOOLS/record.so one gptq)

@@ -21,7 +21,7 @@ one --profile linear.yaml --sequential-targets Linear
 ONESHOT_PROFILING=never.yaml one --profile given.yaml
 ONESHOT_PROFILING=0 one
 [ ! -e never.yaml ] && [ ! -e 0 ]
-# The first records of a run, as a kill leaves them.
+# The first records of a run, as in the profile of a killed run.
 sed '/propagate model.layers.1 Start/,$d' layers.yaml >killed.yaml
 cat >quark.yaml <<'Y'
 memory_usage:
@@ -109,7 +109,7 @@ fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.lay
 fails 2 'names no subgraph' one --checkpoint a=model.layers.2..x
 fails 2 'want a name for the stage' one --checkpoint model.layers.1..model.layers.2
 
-# One job in three ways: a table and three pictures.
+# Runs one job in three ways: a table and three pictures.
 "$OSH_SOURCE_DIR/scripts/onloading.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
     --dataset "$model/data/calibration.jsonl" --out ways --title small --samples 4 --length 64 >ways.md
 [ "$(grep -cE '^\| (basic, 1 subgraph|layer, 5 subgraphs|linear, 18 subgraphs) \| [0-9.]+ MB' ways.md)" = 3 ] || { cat ways.md; exit 1; }

@@ -40,7 +40,7 @@ shared = wall > 1.6 * cpu / len(os.sched_getaffinity(0))
 sys.exit(0 if best <= 0.2 else 3 if shared else 1)
 P
 ok= shared=0 samples=128
-if [ "$SANITIZED" ]; then samples=24; fi # sanitizers are slow
+if [ "$SANITIZED" ]; then samples=24; fi # builds with sanitizers are slow
 for try in 1 2 3; do
     one --num-calibration-samples $samples --output out --progress json --profile p.yaml --log-file run.log \
         --checkpoint half=model.layers.2 --checkpoint 're:model.layers.[01]$' >/dev/null 2>progress.jsonl
@@ -87,7 +87,7 @@ grep -q ' stage   observe model.layers.3 Start, ' run.log
 tail -n 1 run.log | grep -q ' done '
 [ ! -e out/oneshot.log ]
 
-# By default the log is in the output; the log of a failed run names the failure.
+# By default the log is in the output directory. The log of a failed run has the error.
 one --num-calibration-samples 2 --output out --progress none >/dev/null
 grep -q ' stage   seal End, ' out/oneshot.log
 if one --num-calibration-samples 2 --output out --progress none --log-file run2.log --checkpoint x=model.layer.0 2>err; then

@@ -1,6 +1,6 @@
 # prune.sh - pruned weights, alone and before a quantizer, in one traversal. The bytes do not depend
-# on threads, batch, tier, budget or a kill. The predicted memory suffices. Zeros stay at their
-# positions in the codes; verify finds one that does not. Impossible jobs are refused.
+# on threads, batch, tier, budget or a kill. The predicted memory is enough. After quantization the
+# zeros are still zeros; verify finds a zero that is not. Impossible jobs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -56,7 +56,7 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # a Hessian that dominates the memory, and a quantizer that needs none
+if [ -z "$SANITIZED" ]; then # the Hessian needs most of the memory, and the quantizer needs none
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \
         "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head]}"
@@ -70,7 +70,7 @@ P
     rm -rf out wide
 fi
 
-# Pruning alone gives a dense model. Its zeros are at the wanted positions; verify finds a changed
+# Pruning alone gives a dense model with zeros at the expected positions. verify finds a changed
 # value.
 python3 - <<'P'
 import json, os, struct

@@ -43,7 +43,8 @@ better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[
 assert better >= 3, better
 PYTHON
 
-# After a kill the run continues to the same bytes; the report has the losses of the earlier work.
+# After a kill, the next run gives the same bytes. Its report has the losses of the work before the
+# kill.
 losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|step|loss|objective|relative_output_error)"'; }
 before="env INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so" run counted "${flags[@]}" --quality best --threads 1 >/dev/null
 taken_up=0

@@ -1,7 +1,7 @@
 # quantized_sources.sh - sources that are quantized already. Codes of compressed-tensors and equal
-# ones in FP8 with weight_scale_inv give the same output, with data and without. The output has one
-# quantization_config. Modules that stay dense are dequantized. Budgets hold. A changed source is
-# found by the values that it stands for. Unsupported methods are refused by name.
+# codes in FP8 with weight_scale_inv give the same output, with data and without. The output has one
+# quantization_config. Modules that stay dense are dequantized. Budgets are respected. A changed
+# source is detected by its dequantized values. Unsupported methods are refused by name.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -9,7 +9,7 @@ data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
 gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 4 --max-seq-length 64 "$@"; }
-refused() { # arguments: exit code, part of the message, then those of oneshot
+refused() { # arguments: exit code, part of the message, then the arguments of oneshot
     local code=0
     last_wins "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
@@ -46,14 +46,14 @@ same c d
 "$ONESHOT" check-model fp8 >log || fail "check-model"
 grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
 
-# 6-bit floats, four in three bytes.
+# A source of 6-bit floats, four in three bytes.
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
 "$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
 cmp six/model.safetensors again/model.safetensors
 "$ONESHOT" verify again --model six >log || fail "verify"
 grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
 
-# Modules without a target are written dense; prefetch and bands do not change them.
+# Modules without a target are written dense. Prefetch and bands do not change the bytes.
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e1 --threads 1 --prefetch false
 same e e1
@@ -63,7 +63,7 @@ grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"'
     fail "the manifest does not call it dequantized"
 "$ONESHOT" verify e --model fp8 >log || fail "verify"
 
-# The smallest budget that the plan names suffices.
+# The smallest budget that the plan names is enough.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
     refused 2 'smallest that would do' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
     least=$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
@@ -71,7 +71,7 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# An unchanged source with another time; then another scale.
+# A source with equal bytes and another time is accepted; a changed scale is not.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other
@@ -89,7 +89,7 @@ config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
 
-# Codes of compressed-tensors in three dimensions: no program writes them.
+# Codes of compressed-tensors with three dimensions, which no program writes.
 cp -r a three
 python3 - <<'P'
 import json, struct
@@ -104,8 +104,8 @@ open(path, "wb").write(struct.pack("<Q", len(text)) + text + b[8 + n :])
 P
 refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 --output g
 
-# Experts in MXFP4, as gpt-oss is released: with data, and in eval, they give the result of dense
-# experts with the same values.
+# Experts in MXFP4, as in the released gpt-oss, give the same result as dense experts with equal
+# values, with data and in eval.
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
@@ -115,7 +115,7 @@ for m in sparse mxfp4; do
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
 cmp sparse-eval mxfp4-eval
-"$ONESHOT" plan --verbose --model mxfp4 $small >plan.txt # experts stay dense, in BF16
+"$ONESHOT" plan --verbose --model mxfp4 $small >plan.txt # experts are written dense, in BF16
 grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in the source): experts in one tensor' plan.txt &&
     grep -q '^warning: the output is 1.[0-9]* times as large as the source, which stores codes' plan.txt || fail "$(cat plan.txt)"
 ! "$ONESHOT" plan --verbose --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
@@ -124,8 +124,8 @@ grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in th
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
 
-# Experts in one tensor in FP8: each listed by name, like Qwen's, and kept in their tensors, like
-# Granite's.
+# Experts in one FP8 tensor: of Qwen, whose experts are written as separate tensors, and of Granite,
+# whose experts stay in one tensor.
 for case in qwen3_moe_stacked granite_hybrid_moe; do
     rm -rf stacked stacked-fp8 ./*-out f
     "$OSH_TOOLS/tiny_model" $case stacked

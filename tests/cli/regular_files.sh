@@ -1,6 +1,6 @@
 # regular_files.sh - a pipe, a directory or a device instead of an input file is refused at once, by
-# name. Nobody writes into the pipe, so a program that opened it would wait for ever. For some
-# inputs a directory counts as a missing file.
+# name. No process writes into the pipe, so a program that opens it hangs. For some inputs a
+# directory counts as a missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -9,7 +9,7 @@ cp "$model/data/calibration.jsonl" "$model/data/evaluation.txt" .
 mkdir m
 cp "$model"/*.json "$model"/*.safetensors m/
 "$ONESHOT" --model m --scheme W8A16 --ignore lm_head --output sharded --max-shard-size 1MB --progress none >/dev/null
-refused() { # arguments: file, its kind, words of the command
+refused() { # arguments: file, kind of file, words of the command
     local code=0
     timeout -s KILL 120 "$ONESHOT" "${@:3}" >log 2>&1 </dev/null || code=$?
     [ $code = 1 ] || [ $code = 2 ] || fail "exit $code, $1 is $2: ${*:3}: $(cat log)"

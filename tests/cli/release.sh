@@ -1,5 +1,5 @@
-# release.sh - scripts/release.py on a copy of the repository: it finds a version number that was
-# forgotten, --set changes all of them, --tag wants a date and a clean tree.
+# release.sh - scripts/release.py on a copy of the repository. It finds a version number that was
+# forgotten. --set changes all version numbers. --tag needs a date and a clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }

@@ -1,6 +1,6 @@
 # replaced.sh - during a run, the directory that it writes, one of its files or its final name is
-# removed, moved or replaced. The run reports it and fails; the new files stay. The run is stopped
-# by SIGSTOP for the change, so nothing depends on time.
+# removed, moved or replaced. The run reports the change and fails; the new files are not touched.
+# SIGSTOP stops the run during the change, so the test does not depend on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -11,7 +11,7 @@ one() { "$ONESHOT" "${job[@]}" "$@"; }
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one --output plain >/dev/null
 sums plain >want
 calls=$(cat calls)
-stopped() { # arguments: number of a call, flags; starts a run that stops there; sets pid
+stopped() { # arguments: number of a call, flags; starts a run that stops at this call; sets pid
     INJECT_AT=$1 INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" "${@:2}" >log 2>&1 &
     pid=$!
     while ! grep -q '^State:.T' /proc/$pid/status; do
@@ -19,7 +19,7 @@ stopped() { # arguments: number of a call, flags; starts a run that stops there;
         sleep 0.02
     done
 }
-goes_wrong() { # argument: part of the message
+goes_wrong() { # argument: part of the message; the run must fail with it
     local code=0
     kill -CONT $pid
     wait $pid || code=$?
@@ -32,13 +32,13 @@ finishes() { # runs the same command to its end
     rm -r o
 }
 
-for at in $half $late; do # before the seal and during it
+for at in $half $late; do # before the seal, and during the seal
     stopped $at --output o
     rm -r o.oneshot-partial
     goes_wrong 'o.oneshot-partial.* was removed or moved while this run wrote it'
     [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "the run made the directory again"
 
-    stopped $at --output o # another run has taken the directory
+    stopped $at --output o # another run now owns the directory
     rm -r o.oneshot-partial
     INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
     (cd o.oneshot-partial && sha256sum -- *) >before
@@ -46,7 +46,8 @@ for at in $half $late; do # before the seal and during it
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
     finishes
 
-    stopped $at --output o # the run would rename a symbolic link to its directory
+    stopped $at --output o # the directory is replaced by a symbolic link, which the run must not
+                           # rename
     mv o.oneshot-partial moved
     ln -s moved o.oneshot-partial
     goes_wrong 'was replaced while this run wrote it, by a symbolic link'
@@ -61,7 +62,8 @@ for at in $half $late; do # before the seal and during it
         rm -r o.oneshot-partial
     done
 
-    # The final name: of an output that is replaced, and of one that does not exist yet.
+    # The final name changes: of an output that is replaced, and of an output that does not exist
+    # yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file
@@ -81,7 +83,8 @@ for at in $half $late; do # before the seal and during it
     done
 done
 
-# Between the last check and the rename: the directory that got the name is moved back.
+# Another directory gets the final name between the last check and the rename. The run moves it
+# back.
 INJECT_COUNT=$PWD/renames INJECT_CALLS=rename LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null
 rm -r o
 export INJECT_CALLS=rename

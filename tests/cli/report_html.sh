@@ -1,5 +1,5 @@
 # report_html.sh - oneshot-report.html: names from the header of a file are text, never markup. The
-# page loads nothing. With the argument "browser", a real browser shows the page.
+# page loads no other file. With the argument "browser", a real browser shows the page.
 set -euo pipefail
 mkdir -p src
 python3 - <<'P'
@@ -54,7 +54,7 @@ head -c 4000 "$model/data/evaluation.txt" >text.txt
 grep -q 'aria-label="time per subgraph"' run/oneshot-report.html
 grep -q '<svg id="memory"' run/oneshot-report.html
 "$ONESHOT" eval --model run --reference "$model" --dataset text.txt --max-seq-length 64 --json >eval.json
-python3 - <<'P' # in light and dark mode, text and graphics have the contrast that WCAG AA wants
+python3 - <<'P' # in light and dark mode, text and graphics have the contrast that WCAG AA requires
 import re
 page = open("run/oneshot-report.html").read()
 themes = re.findall(r":root\{(--ink:[^}]*)\}", page)
@@ -75,7 +75,7 @@ for name, t in (("light", light), ("dark", dark)):
             assert contrast(t[word], t[behind]) >= 4.5, (name, word, behind, contrast(t[word], t[behind]))
     assert contrast(t["--bar"], t["--back"]) >= 3, (name, "--bar")
 P
-python3 - <<'P' # perplexity before and after, as `oneshot eval` measures it
+python3 - <<'P' # the perplexity before and after equals that of `oneshot eval`
 import json
 page, d, want = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json")), json.load(open("eval.json"))
 assert d["evaluation"] == want, (d["evaluation"], want)
@@ -91,7 +91,8 @@ cmp before.json run/oneshot-report.json
 code=0
 "$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
-# the run, and the loss of each layer's outputs against rounding to nearest, the largest first
+# the page has the data of the run, and the loss of each layer relative to rounding to nearest, the
+# largest first
 python3 - <<'P'
 import json, re
 page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))
@@ -123,7 +124,7 @@ assert "<title>oneshot report</title>" in dom, "the page's title was changed, or
 assert "<script" not in dom and "<img" not in dom
 assert dom.count("<rect") >= 4 and re.search(r'id="errors"', dom)
 P
-for width in 420 1000; do # nothing extends beyond the window
+for width in 420 1000; do # no element is wider than the window
     cat >frame.html <<H
 <!doctype html><body><iframe src="run/oneshot-report.html" width="$width" height="900" style="border:0"></iframe><p id="said"></p><script>
 onload = () => { const d = document.querySelector("iframe").contentDocument.documentElement;

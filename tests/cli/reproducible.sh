@@ -12,19 +12,19 @@ run() { # arguments: output, flags
 }
 base=$(run base --threads 1)
 all=("--threads 3" "--batch-size 16 --threads 2" "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--batch-size 3")
-[ -z "$SANITIZED" ] || all=("${all[@]:0:2}") # sanitizers are slow
+[ -z "$SANITIZED" ] || all=("${all[@]:0:2}") # builds with sanitizers are slow
 for flags in "${all[@]}"; do
     got=$(run "o${flags// /_}" $flags)
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
-# The default batch size: a multiple of the threads, and one sample if memory is scarce.
+# The default batch size is a multiple of the threads, or one sample if memory is scarce.
 batch() { # arguments: flags; prints the batch size of the plan
     "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'
 }
 [ "$(batch --threads 1) $(batch --threads 2) $(batch --threads 3) $(batch --threads 8)" = "1 4 6 1" ] || { echo "batches"; exit 1; }
 [ "$(batch --threads 2 --batch-size 5) $(batch --threads 2 --device-memory 2.5MiB)" = "5 1" ] || { echo "batches in a budget"; exit 1; }
-# Bytes follow from the number of groups of samples, and from nothing else.
+# The bytes depend only on the number of groups of samples (--sum-groups).
 [ "$(run groups.8 --sum-groups 8 --threads 2 --batch-size 7)" = "$base" ] || { echo "8 groups of 7 samples are not 7"; exit 1; }
 sums=
 for groups in 1 2 3; do

@@ -48,7 +48,7 @@ for r in gptq rtn; do
 done
 echo "killed, and the same"
 
-# The outputs stay the same except for roundings of BF16; a lost rotation changes the perplexity by
+# The perplexity stays the same except for roundings of BF16. A missing rotation changes it by
 # thousands.
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --max-seq-length 128 | tail -1 | sed 's/.* //'; }

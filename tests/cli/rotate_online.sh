@@ -1,6 +1,6 @@
 # rotate_online.sh - rotations at run time, by R3 and R4 of SpinQuantModifier and by QuIPModifier.
-# Calibration, eval and verify apply them. The bytes do not depend on threads, batch, cut and kill.
-# Without transform_config the model's outputs are noise.
+# Calibration, eval and verify apply them. The bytes do not depend on threads, batch, targets and a
+# kill. If transform_config is removed, the outputs of the model are noise.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

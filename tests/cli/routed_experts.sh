@@ -1,6 +1,7 @@
 # routed_experts.sh - --moe-calibrate-all-experts false calibrates experts on the tokens that the
-# router sends to them. The bytes do not depend on the way of the run. An expert without tokens is
-# rounded to nearest and named. A router of zeros sends all tokens to the first experts.
+# router sends to them. The bytes do not depend on threads, batch and budgets. An expert without
+# tokens is rounded to nearest and reported by name. A router of zeros sends all tokens to the first
+# experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 fail() { echo "$*"; exit 1; }
@@ -45,9 +46,9 @@ for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"
     cmp out/model.safetensors again/model.safetensors || fail "$flags makes other bytes"
 done
 
-# With enough threads and memory, experts are solved in parallel, one thread each. The run keeps to
-# its budget, and the bytes are the same.
-device() { # argument: a key of plan.json; prints the device bytes in its object
+# With enough threads and memory, experts are solved in parallel, one thread each. The run does not
+# exceed its budget, and the bytes are the same.
+device() { # argument: a key of plan.json; prints the device bytes of this key
     sed -n "/\"$1\"/,/}/s/^ *\"device_bytes\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
 same() { # arguments: output, pattern for the number of subgraphs solved in parallel, flags
@@ -66,12 +67,13 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # The peak of a layer, and so the room beside it, depends on the instruction sets.
+        # The peak of a layer depends on the instruction set, and so does the memory that is left
+        # for more experts.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done
 
-# The smallest budget that is named suffices.
+# The smallest budget that the message names is enough.
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output small "${routed[@]}" --host-memory 10MiB \
     >log 2>&1 || code=$?

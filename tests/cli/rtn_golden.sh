@@ -1,10 +1,10 @@
-# rtn_golden.sh - RTN of the example model: the whole file is, byte for byte, that which LLM
-# Compressor 0.14.0.1 (compressed-tensors 0.19.0; the last three of the list: 0.20.0) writes on a
-# CPU for the same recipe. rtn_golden.sha256 has the checksums of its files.
+# rtn_golden.sh - rounding to nearest of the example model. The output file must have the bytes of
+# LLM Compressor 0.14.0.1 (compressed-tensors 0.19.0; for the last three of the list 0.20.0) on a
+# CPU for the same recipe. rtn_golden.sha256 has the checksums of LLM Compressor's files.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256
-group() { # arguments: name, then the arguments of the weights
+group() { # arguments: name, then the keys of the weights
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n' "$2" >"$1.yaml"
 }
 group FP8_WEIGHT_CHANNEL 'num_bits: 8, type: float, strategy: channel, symmetric: true'
@@ -22,7 +22,7 @@ nvfp4='num_bits: 4, type: float, strategy: tensor_group, group_size: 16, symmetr
 group FOUROVERSIX_NVFP4 "$nvfp4, observer: fouroversix, observer_kwargs: {norm: 2.0, grid: 50}"
 n=0
 # NVFP4 with activations needs data; the largest activation may differ by a rounding between CPUs.
-# Therefore no checksum of the file is compared (static.sh compares the rest of it).
+# Therefore the checksum of the file is not compared (static.sh compares the other tensors).
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 4 --max-seq-length 64 --output out-NVFP4 --progress none >/dev/null
 "$ONESHOT" verify out-NVFP4 --model "$model" >/dev/null || { echo "NVFP4: verify found something"; exit 1; }

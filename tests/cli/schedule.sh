@@ -1,6 +1,6 @@
-# schedule.sh - scripts/schedule.sh: a job in chunks, one after the other, writes the program's
-# bytes. The time of three workers is at least a third of one worker's, and at least that of the
-# caller alone. Only times of the same run are compared.
+# schedule.sh - scripts/schedule.sh. A job whose chunks run one after the other writes the same
+# bytes. The simulated time of three workers is at least a third of the time of one worker, and at
+# least the time of the calling thread alone. Only times of one run are compared.
 set -euo pipefail
 [ -x "$OSH_TOOLS/schedule" ] || { echo "a sanitizer's build has no $OSH_TOOLS/schedule"; exit 77; }
 "$OSH_TOOLS/make_model" tiny hidden=128 intermediate=256 heads=4 kv=2 vocab=256 layers=2 samples=6 tokens=48

@@ -1,11 +1,11 @@
-# scratch.sh - values on the disk are used again only by the run that left them: two runs that share
-# --scratch-dir, swapped slots, files of another run, of another value and of another stage.
+# scratch.sh - values on the disk are used again only by the run that wrote them. Tests two runs
+# that share --scratch-dir, swapped slots, and files of another run, value or stage.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 cp -r "$model" other && chmod -R u+w other
-# another model of the same shapes: some weights of the first layer change their sign
+# makes another model with the same shapes: some weights of the first layer have the opposite sign
 python3 - <<'P'
 import json, struct
 with open("other/model.safetensors", "r+b") as f:
@@ -22,14 +22,14 @@ one() { # arguments: model, output, flags
         --num-calibration-samples 3 --max-seq-length 64 --concatenate-data --progress none --threads 1 --output "$2" "${@:3}"
 }
 sum() { sha256sum <"$1/model.safetensors"; }
-killed() { # arguments: number of a disk call, then those of one()
+killed() { # arguments: number of a disk call, then the arguments of one()
     if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "it was not killed"; fi
 }
 one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
 [ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
 
-# Two runs with the same relative output, from two directories.
+# Two runs whose outputs have the same relative path, in two directories.
 mkdir d1 d2
 flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")
@@ -44,7 +44,7 @@ grep -q 'values behind .* are taken up' d1/log || fail "d1: $(cat d1/log)"
 rm -r d1 d2
 [ ! -e scr ] || [ -z "$(ls scr)" ] || fail "left in the scratch directory: $(ls scr)"
 
-# Values that were changed by hand are not used: the run starts again from the tokens.
+# Values that were changed are not used: the run starts again from the tokens.
 values() { ls o.oneshot-partial/scratch/*.values | head -n "${1:-1}" | tail -n 1; }
 leave() { killed "$model" o --mem-opt-level 2; }
 goes_on() { # argument: label; the run starts again from the tokens
@@ -54,7 +54,7 @@ goes_on() { # argument: label; the run starts again from the tokens
     rm -r o
 }
 leave
-python3 - "$(values)" <<'P' # samples of 64 tokens each: their slots have the same size
+python3 - "$(values)" <<'P' # swaps two samples of 64 tokens, whose slots have the same size
 import os, sys
 path, n = sys.argv[1], os.path.getsize(sys.argv[1]) // 3
 b = open(path, "rb").read()
@@ -71,12 +71,12 @@ goes_on "values of another run"
 leave
 file=$(values)
 mv "$file" "${file%/*}/00099.values"
-cp "${file%/*}/00099.values" "$file" # the original file again: its values are used
+cp "${file%/*}/00099.values" "$file" # restores the original file, whose values are used
 one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log
 grep -q 'are taken up' log || fail "a copy of the file itself was not taken up: $(cat log)"
 [ "$(sum o)" = "$(sum plain)" ] && [ ! -e o.oneshot-partial ] && [ ! -e o/scratch ] || fail "after a copy: $(ls o)"
 
-# One process at a time.
+# Only one process at a time may use the values.
 rm -r o
 leave
 code=0

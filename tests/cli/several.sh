@@ -1,6 +1,6 @@
 # several.sh - several modifiers in one traversal of the model: AWQ before rounding of attention and
-# GPTQ of the MLP, two quantizers with different targets, stages in the order of the file. A
-# modifier's result is the same without the others if they change nothing that it reads.
+# GPTQ of the MLP, two quantizers with different targets, stages in the order of the file. The
+# result of a modifier is the same without the other modifiers if they do not change its inputs.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -46,8 +46,8 @@ for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; };
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
-# Attention of layer 0 reads nothing that GPTQ changed. Without AWQ, whose factors are folded into
-# both, GPTQ sees the same model with and without the rounding, which is not propagated.
+# GPTQ does not change the inputs of attention in layer 0. Rounding is not propagated, so without
+# AWQ, GPTQ sees the same model with and without the rounding of attention.
 tensors all rounded 'layers\.0\.self_attn' 16
 tensors pair gptq 'mlp\.' 36
 tensors pair riap '.' 110
@@ -60,7 +60,7 @@ diff sums.smooth sums.stages || fail "stages make other bytes"
 if one backwards; then fail "SmoothQuant after GPTQ"; fi
 grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
-# A transform after a quantizer changes modules that the quantizer leaves alone.
+# A transform after a quantizer changes modules that the quantizer does not quantize.
 behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
 of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"
@@ -83,10 +83,10 @@ one smooth --pipeline independent || { cat log; fail "independent: the run fails
 [ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"
 
-# A vision tower, which text does not reach: one modifier rounds or prunes it without data, and GPTQ
-# solves the text model. A pruner that needs data leaves it dense.
+# A vision tower gets no text. One modifier rounds or prunes the tower without data, and GPTQ solves
+# the text model. A pruner that needs data leaves the tower dense.
 "$OSH_TOOLS/tiny_model" llava llava
-two() { # recipe of the tower, of the text model
+two() { # arguments: recipe for the tower, recipe for the text model
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$@" >two.yaml
     rm -rf out
     "$ONESHOT" --model llava --recipe two.yaml --dataset llava/calibration.jsonl --output out --progress none >log 2>&1 &&

@@ -1,6 +1,6 @@
 # smoothquant.sh - SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do not
-# depend on threads, batch, tier, budget or a kill. verify knows the changed tensors. The model's
-# outputs stay the same. Mappings that would change them are refused.
+# depend on threads, batch, tier, budget or a kill. verify knows the changed tensors. The outputs of
+# the model stay the same. Mappings that change the outputs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -12,7 +12,8 @@ gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
 rtn="QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe gptq.yaml "smoothing_strength: 0.8" "$gptq"
 recipe rtn.yaml "smoothing_strength: 0.8" "$rtn"
-# A Linear as the smooth layer: half of up_proj's range goes to down_proj.
+# The smooth layer is a Linear: a part of the range of up_proj's output is moved into the weight of
+# down_proj.
 recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]' "$gptq"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
@@ -52,10 +53,10 @@ for what in "gptq layer" "gptq Linear" "rtn basic" "rtn layer" "up two"; do
 done
 echo "same bytes"
 
-# Killed at writes to the disk: early, so that factors are computed again, and late, so that the
-# factors of layers whose values are read from the disk come from the journal.
+# Runs are killed at writes to the disk. After an early kill the factors are computed again. After a
+# late kill the factors of finished layers are read from the journal.
 kills=0 resumed=0 shares=(12 45 60 75 88)
-[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # under sanitizers
+[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # with sanitizers only two kills
 for what in "gptq Linear" "rtn layer" "up two"; do
     read -r r t <<<"$what"
     flags=(${how[$t]} --mem-opt-level 2 --threads 1)
@@ -74,8 +75,8 @@ done
 [ $resumed -ge ${#shares[@]} ] || fail "only $resumed of $kills runs took values up"
 echo "killed, and the same"
 
-# The model's outputs stay the same: 8-bit weights change the perplexity by 0.02, a lost factor by
-# thousands.
+# The outputs of the model stay the same: 8-bit weights change the perplexity by 0.02, a missing
+# factor by thousands.
 recipe w8.yaml "smoothing_strength: 0.8" "QuantizationModifier: {scheme: W8A16, ignore: [lm_head]}"
 one w8 w8 >/dev/null
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
@@ -83,7 +84,7 @@ nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --
 a=$(nll "$model") b=$(nll w8)
 awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 
-# verify finds a wrong norm, wrong factors, and missing ones.
+# verify finds a wrong norm, wrong factors, and missing factors.
 cp -r out.gptq.layer broken
 sed -i '0,/"factors": "......../s//"factors": "3f910000/' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "other factors are not found"

@@ -1,6 +1,7 @@
-# source.sh - a source that changes: between two runs of one output, during a run, after a finished
-# output. The same bytes with another time are the same source. Other bytes are refused; the message
-# names the file and the tensor. A finished output is always that of the source's present bytes.
+# source.sh - a source that changes between two runs of one output, during a run, or after the run.
+# A source with equal bytes and another time is accepted. A source with other bytes is refused; the
+# message names the file and the tensor. A finished output always belongs to the current bytes of
+# the source.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
@@ -13,7 +14,7 @@ one() { # arguments: kind, output, flags
 }
 calls() { INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null && cat n; }
 sums() { (cd "$1" && sha256sum ./*.safetensors *.json | grep -vE 'oneshot-(report|manifest)'); }
-same() { # arguments: output, wanted sums, label
+same() { # arguments: output, wanted checksums, label
     sums "$1" >got.txt
     diff "$2" got.txt || { echo "$3: other bytes"; exit 1; }
 }
@@ -24,7 +25,7 @@ fails() { # arguments: exit code, part of the message, label, command
     [ $code = "$want" ] && grep -qE -- "$says" log || { echo "$what: exit $code, wanted $want and '$says'"; cat log; exit 1; }
 }
 q0=model.layers.0.self_attn.q_proj.weight up3=model.layers.3.mlp.up_proj.weight
-edit() { # changes a byte in the middle of a tensor; the file and its time stay
+edit() { # changes a byte in the middle of a tensor, but not the file's time
     cp -p m/model.safetensors was
     "$OSH_TOOLS/st_edit" m "$@"
     cat m/model.safetensors >edited
@@ -36,12 +37,12 @@ cp -p m/model.safetensors original
 for name in rtn gptq; do
     count=$(calls $name plain.$name)
     sums plain.$name >want.$name
-    leave() { # makes the work of a killed run
+    leave() { # makes the partial directory of a killed run
         rm -rf out out.oneshot-partial
         INJECT_AT=$((count * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >/dev/null 2>&1 || true
         [ -e out.oneshot-partial/oneshot-journal ]
     }
-    # Between two runs.
+    # The source changes between two runs.
     leave
     touch m/model.safetensors
     one $name out >log 2>&1 || { echo "$name: a touched source is not taken up"; cat log; exit 1; }
@@ -59,7 +60,7 @@ for name in rtn gptq; do
     one $name out >/dev/null
     same out want.$name "$name: as it was again"
 
-    # After a finished output.
+    # The source changes after the output is finished.
     touch m/model.safetensors
     one $name out >log
     grep -q 'is finished' log
@@ -69,15 +70,15 @@ for name in rtn gptq; do
     if sums out | diff -q - want.$name >/dev/null; then echo "$name: the edit changes nothing" && exit 1; fi
     restore
 
-    # During the run: a write into the file, or another file in its position, at every tenth of the
-    # run.
+    # The source changes at several moments of the run: by a write into the file, or by another file
+    # with its name.
     for at in 3 $((count * 4 / 10)) $((count * 7 / 10)); do
         for what in "dd if=edited of=m/model.safetensors conv=notrunc status=none" "cp edited new && mv new m/model.safetensors"; do
             rm -rf out out.oneshot-partial
             fails_or_new() {
                 local code=0
                 INJECT_AT=$at INJECT_WHAT=$what LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 || code=$?
-                # nothing was read before the change: the output is that of the new source
+                # if no byte was read before the change, the output is that of the new source
                 if [ $code = 0 ]; then
                     "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
                 else
@@ -97,7 +98,8 @@ for name in rtn gptq; do
     INJECT_AT=$((count * 7 / 10)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
         { echo "$name: touched under the run"; cat log; exit 1; }
     same out want.$name "$name: touched under the run"
-    one $name later >/dev/null # the manifest has no time of the moment
+    one $name later >/dev/null # waits, so that the time of the file is not that of the present
+                               # moment
     cmp out/oneshot-manifest.json later/oneshot-manifest.json
     rm -rf later
     for file in config.json tokenizer_config.json; do
@@ -110,7 +112,7 @@ for name in rtn gptq; do
     rm -rf out
 done
 
-# Bytes that are not read yet may change: the output is that of the changed source.
+# Bytes that the run has not read yet may change. The output is then that of the changed source.
 rm -rf out out.oneshot-partial
 INJECT_STEP='"observe model.layers.1 Start"' INJECT_WHAT=TERM LD_PRELOAD=$OSH_TOOLS/inject.so \
     one gptq out --profile profile.yaml >log 2>&1 && { echo "observe model.layers.1: no signal"; exit 1; }

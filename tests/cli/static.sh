@@ -1,6 +1,6 @@
-# static.sh - static activations: all tensors of FP8, NVFP4 and integers are LLM Compressor's, byte
-# for byte, on the same samples, one per batch. The activations' scales differ by at most a unit in
-# the last place.
+# static.sh - static activations in FP8, NVFP4 and integers. All tensors must equal LLM
+# Compressor's, byte for byte, for the same samples, one per batch. Only scales of activations may
+# differ, by a unit in the last place.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export golden=$OSH_SOURCE_DIR/tests/golden/static
@@ -15,8 +15,8 @@ for name, recipe in json.load(open(os.environ["golden"] + "/outputs.json")).item
 P
 )
 # LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16. A zero point is -128 less the least value in steps, some 156 of them: a unit
-# of that and one of the step are 2 of it. NVFP4's global scale is 2688 over the largest value, in
+# last place of BF16. A zero point is -128 minus the smallest value in steps, which is about 156
+# steps here, so it may differ by 2. NVFP4's global scale is 2688 divided by the largest value, in
 # F32.
 compare() {
     python3 - "$1" <<'P'

@@ -1,6 +1,6 @@
-# terminal.sh - progress on a terminal: one live line that fits, also after the terminal gets
-# narrower; a clean screen after Ctrl-Z, Ctrl-C and the end. Without a terminal a job without data
-# prints one line.
+# terminal.sh - progress on a terminal. One progress line that is updated and fits, even after the
+# terminal gets narrower. The screen is clean after Ctrl-Z, Ctrl-C and the end. Without a terminal,
+# a job without data prints one line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cat >watch.py <<'P'

@@ -1,7 +1,7 @@
-# tune.sh - key tune of GPTQModifier. The bytes do not depend on threads, batch, tier, budget or a
-# kill. Memory is predicted and kept to. Learned values are better on held-out samples, or are
-# dropped. verify knows changed norms. Modules that cannot be tuned are refused, or left out of
-# quality best, with a clear message.
+# tune.sh - the key `tune` of GPTQModifier. The bytes do not depend on threads, batch, tier, budget
+# or a kill. The predicted memory is not exceeded. Tuned values are better on held-out samples, or
+# are dropped. verify knows changed norms. Modules that cannot be tuned are refused, or with quality
+# best not tuned, with a message.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -39,8 +39,8 @@ cmp none/model.safetensors wild/model.safetensors || fail "a rejected result cha
 "$ONESHOT" verify wild --model "$model" >verify.txt || { cat verify.txt; fail "verify of a rejected result"; }
 rm -rf none wild
 
-# Killed while the new tensors are written, before their file is renamed, while they replace the old
-# ones, and after that.
+# Runs are killed while the new tensors are written, before their file is renamed, while they
+# replace the old tensors, and after that.
 kills=("pwrite $(($(cat calls) - 150))" "rename 2")
 [ -z "$SANITIZED" ] || kills=()
 for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
@@ -67,7 +67,7 @@ grep -q 'then codes, scales and norms are tuned: 8 steps of 2 samples, 3 held ba
 plan none >plan.txt
 ! grep -q tuned plan.txt || { cat plan.txt; fail "tune: 0 is planned"; }
 
-# a run keeps to the smallest host memory of the plan; one MiB less is refused
+# A run works with the smallest host memory of the plan; one MiB less is refused.
 if [ -z "$SANITIZED" ]; then
     plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "30 MiB will do"
     least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB\(;.*\)*$/\1/p' msg | tail -1)

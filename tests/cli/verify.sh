@@ -1,6 +1,6 @@
-# verify.sh - planted faults: `oneshot verify` finds each against the source, with the old manifest
-# and with a manifest that was rewritten to match. It prints the number that it finds without the
-# source; faults that any reader of the directory could find must be among them.
+# verify.sh - faults in outputs. `oneshot verify` finds each fault by comparison with the source,
+# with the old manifest and with a manifest that was rewritten to match. The test prints the number
+# of faults that are found without the source.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
@@ -18,7 +18,7 @@ make fp8 --scheme FP8 --method rtn --dataset "$model/data/calibration.jsonl" --n
 for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify $out --model "$model" >log || { echo "$out is sound:"; cat log; exit 1; }
     "$ONESHOT" verify $out >log || { echo "$out is sound, alone:"; cat log; exit 1; }
-    # an unchanged copy: the tool itself plants nothing
+    # An unchanged copy has no fault, so st_edit itself causes none.
     cp -r $out again && edit again index && edit again manifest
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
@@ -34,7 +34,7 @@ grep -q '"name":"model.layers.4.mtp.fc.weight","rule":"copied"' plan.txt
 "$ONESHOT" --model "$model" --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 "$ONESHOT" verify head --model "$model" >log || { cat log; exit 1; }
 
-# Scales have the dtype of the weights, which config.json may not name.
+# Scales have the dtype of the weights, even if config.json does not name it.
 cp -r "$model" half && chmod -R u+w half && sed -i 's/"bfloat16"/"float16"/' half/config.json
 grep -q '"float16"' half/config.json
 for scheme in W4A16 FP8_DYNAMIC NVFP4A16; do
@@ -48,12 +48,12 @@ cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.ml
 
 q0=model.layers.0.self_attn.q_proj q1=model.layers.1.self_attn.q_proj up2=model.layers.2.mlp.up_proj
 n=0 rewritten=0 alone=0 alone_rewritten=0
-check() { # arguments: wanted text in the output, name
+check() { # arguments: text that verify must print, name
     if "$ONESHOT" verify f --model "$model" >log 2>err; then echo "$2: not found"; exit 1; fi
     grep -qE -- "$1" log || { echo "$2: other findings than '$1'"; cat log err; exit 1; }
     [ "$(wc -l <log)" -gt 1 ] || { echo "$2: no finding is listed"; cat log err; exit 1; }
 }
-fault() { # arguments: name, output, message of verify, command that plants the fault in f
+fault() { # arguments: name, output, message of verify, command that makes the fault in f
     local name=$1 base=$2 want=$3
     rm -rf f && cp -r "$base" f
     shift 3
@@ -61,13 +61,14 @@ fault() { # arguments: name, output, message of verify, command that plants the 
     check . "$name"
     n=$((n + 1))
     if "$ONESHOT" verify f >log 2>&1; then :; else alone=$((alone + 1)); fi
-    edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry
+    edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry in the
+                                        # manifest
     check "$want" "$name, manifest rewritten"
     rewritten=$((rewritten + 1))
     if "$ONESHOT" verify f >log 2>&1; then :; else alone_rewritten=$((alone_rewritten + 1)); fi
 }
 both() { edit f "$@" && edit f index; }
-config() { # argument: sed command; it must change something
+config() { # argument: sed command, which must change config.json
     sed -i "$1" f/config.json
     ! cmp -s f/config.json "$base/config.json"
 }
@@ -131,7 +132,7 @@ fault "a config without quantization" rtn 'config.json: has none' config 's/"qua
 fault "a config that lost tie_word_embeddings" rtn 'tie_word_embeddings: is not there' config '/tie_word_embeddings/d'
 fault "a config with another epsilon" rtn 'rms_norm_eps: is' config 's/1e-05/1e-06/'
 fault "a config that is spelled otherwise" rtn 'config.json: is spelled otherwise' config 's/"rms_norm_eps": /&  /'
-mixed() { # q_proj in 8 bits beside k_proj and v_proj in 4
+mixed() { # makes an output with q_proj in 8 bits, and k_proj and v_proj in 4
     for leaf in weight_packed weight_scale; do edit f take $q0.$leaf w8a16; done
     edit f index
     sed -i "s/^    \"config_groups\": {/&\"group_1\": {\"targets\": [\"$q0\"], \"weights\": {\"num_bits\": 8, \"type\": \"int\", \"symmetric\": true, \"strategy\": \"group\", \"group_size\": 128}, \"format\": \"pack-quantized\"},/" f/config.json
@@ -147,7 +148,7 @@ fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in 
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
-# any bit of it, whether or not another check knows the field
+# Any changed bit of the manifest is found, whether or not another check knows the field.
 python3 - <<'P' || exit 1
 import os, random, re, subprocess
 text = open("rtn/oneshot-manifest.json", "rb").read()
@@ -162,11 +163,12 @@ P
 rm -rf f && cp -r rtn f && sed -i 's/"manifest_xxh3": "[0-9a-f]*"/"other": 1/' f/oneshot-manifest.json
 check 'has no checksum of itself' "a manifest without its checksum"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
-# All faults but the output of another model, which has no fault in itself.
+# Without the source, all faults are found except the output of another model, which is valid by
+# itself.
 [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }
 echo "$n faults: all found, $rewritten also with the manifest rewritten; without the source $alone and $alone_rewritten"
 
-# The output of verify.
+# Tests the output of verify.
 ! "$ONESHOT" verify f --model "$model" --json >json 2>err
 grep -q '"ok": false' json && grep -q '"wanted"' json && grep -q 'is not as it must be' err
 "$ONESHOT" verify gptq --model "$model" --json | grep -q '"ok": true'

@@ -1,12 +1,12 @@
 # verify_methods.sh - for every method, verify finds codes that are all 0, a row of codes in another
 # order, codes with the opposite sign, and scales that are twice as large, each in another Linear,
-# with rewritten checksums. It finds no fault in the output before the change.
+# with rewritten checksums. verify finds no fault in the unchanged output.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
 data=(--dataset model/calibration.jsonl --num-calibration-samples 8 --max-seq-length 64)
 n=0
-spoil() { # arguments: name, then those of oneshot
+spoil() { # arguments: name, then the arguments of oneshot
     rm -rf out
     "$ONESHOT" --model model --progress none --output out "${data[@]}" "${@:2}" >log 2>&1 || fail "$1"
     "$ONESHOT" verify out --model model >log 2>&1 || fail "$1 is sound"
@@ -19,7 +19,7 @@ spoil() { # arguments: name, then those of oneshot
         n=$((n + 1))
     done <spoilt
 }
-fault() { # arguments: part of the message, those of st_edit; found with the source and without
+fault() { # arguments: part of the message, arguments of st_edit; found with the source and without
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do
@@ -57,7 +57,7 @@ recipe awq "AWQModifier: {}" "$rtn"
 recipe rotated "SpinQuantModifier: {rotations: [R1, R2]}" "$gptq"
 recipe static "QuantizationModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}}"
 attn=model.layers.1.self_attn
-for bad in 0000 80bf c07f 807f; do # 0, -1, NaN, infinity
+for bad in 0000 80bf c07f 807f; do # scales of 0, -1, NaN, infinity
     for scale in k_proj.input_scale k_scale v_scale; do fault "$scale.* is \|input_scale is " fill $attn.$scale 0 2 $bad; done
 done
 fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf

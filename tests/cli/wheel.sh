@@ -1,5 +1,5 @@
-# wheel.sh - packaging/wheel.py: the wheel has the files of its list, and works where it is
-# unpacked, with the bytes of the program.
+# wheel.sh - packaging/wheel.py. The wheel has the files of its list, works after it is unpacked,
+# and gives the same bytes.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }

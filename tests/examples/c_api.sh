@@ -1,5 +1,5 @@
-# c_api.sh - examples/c-api/compress.c runs and gets its callbacks; its own stages and checkpoints
-# are in the profile beside the program's.
+# c_api.sh - examples/c-api/compress.c runs and gets its callbacks; the profile has its own stages
+# and checkpoints besides the program's.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_EXAMPLES/c_api_compress" "$model" "$model/data/calibration.jsonl" out profile.yaml >log

@@ -19,7 +19,7 @@ for k in 1 2 3; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"ask $k\"}, {\"role\": \"assistant\", \"content\": \"say $k\"}]}" >>chat.jsonl
     echo "{\"question\": \"$k?\", \"answer\": \"$k\"}" >>gsm8k.jsonl
 done
-export HF_HOME=$PWD/home HF_HUB_OFFLINE=1 # the cache of a pull and of the server of rows
+export HF_HOME=$PWD/home HF_HUB_OFFLINE=1 # cache of downloads and of rows of data sets
 unset HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 repo=home/hub/models--Qwen--Qwen3-0.6B commit=c0ffee0000000000000000000000000000000000
 mkdir -p $repo/refs/refs/pr $repo/snapshots home/oneshot/rows/openai--gsm8k--text/main

@@ -1,10 +1,10 @@
-# pages.sh - docs/tutorials/*.md and docs/how-to/jobs.md: every command works, and prints what the
-# page says.
+# pages.sh - docs/tutorials/*.md and docs/how-to/jobs.md: every command works, and prints the text
+# of the page.
 set -euo pipefail
 PATH=$(dirname "$ONESHOT"):$PATH
 for page in tutorials/{first-run,fine-tuned-model,larger-than-memory,eight-gb-gpu} how-to/jobs; do
     mkdir -p "$page"
     ln -s "$OSH_SOURCE_DIR/examples" "$page/examples"
     (cd "$page" && python3 "$OSH_SOURCE_DIR/tests/tools/run_page.py" "$OSH_SOURCE_DIR/docs/$page.md")
-    rm "$page/examples" # removes the link only
+    rm "$page/examples" # removes only the link
 done

@@ -1,4 +1,5 @@
-/* fuzz.h - the entry point of the fuzz targets, and a check that aborts, which a fuzzer sees. */
+/* fuzz.h - the entry point of the fuzz targets, and a check that aborts the process, which a fuzzer
+ * reports. */
 #ifndef OSH_FUZZ_H
 #define OSH_FUZZ_H
 #include <stdint.h>
@@ -18,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
         }                                                                                          \
     } while (0)
 
-/* Returns a silent context: printing a warning for each input would take most of the time. */
+/* Returns a context that prints no warnings, because printing would take most of the time. */
 static inline osh_ctx *fuzz_ctx(void)
 {
     osh_ctx *cx = NULL;
@@ -27,7 +28,7 @@ static inline osh_ctx *fuzz_ctx(void)
     return cx;
 }
 
-/* Frees the context; an input must leave no memory. */
+/* Frees the context. Fails if memory is still allocated. */
 static inline void fuzz_ctx_free(osh_ctx *cx)
 {
     CHECK(osh_mem_live(cx) == 0);

@@ -1,7 +1,7 @@
 /* fuzz_config.c - reads any bytes as config.json.
  *
- * They are refused with a message, or the edited text is JSON with our keys set and no other key
- * added or lost. */
+ * The bytes must be refused with a message, or config.json is edited: the result must be JSON with
+ * quantization_config set, and with all other keys. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>

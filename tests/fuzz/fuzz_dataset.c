@@ -1,8 +1,8 @@
-/* fuzz_dataset.c - reads a file of samples: the first byte chooses the kind of file and the
+/* fuzz_dataset.c - reads a file of samples. The first byte chooses the kind of file and the
  * options, the rest is the file.
  *
- * The samples are valid, a second load gives equal samples, and all memory is freed. There is no
- * tokenizer here, so texts are not tokenized. */
+ * The samples must be valid, a second load must give equal samples, and all memory must be freed.
+ * The test has no tokenizer, so texts are not tokenized. */
 #include "base/file.h"
 #include "fuzz/fuzz.h"
 #include "data/dataset.h"

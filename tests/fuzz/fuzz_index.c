@@ -1,7 +1,7 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
- * They are refused with a message, or the checkpoint lists every tensor of the named shards, each
- * in its own shard. */
+ * The bytes must be refused with a message, or the checkpoint lists every tensor of the shards that
+ * are named, each in its shard. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 

@@ -1,18 +1,17 @@
 /* fuzz_journal.c - reads any bytes as the journal of an interrupted run.
  *
- * Reading ends at the first bad record, and records can be appended to the good ones. A run that
- * resumes refuses the records with a message or reaches a valid state.
+ * Reading must end at the first bad record, and records can be appended after the good records. A
+ * run that resumes must refuse the records with a message, or reach a valid state.
  *
  *   byte 0   bit 0: the rest is the file itself; else records, written with right checksums:
  *            bit 1: the first one names another run   bit 2: the last 3 bytes of the file are lost
- *   record   type, length, payload; length 255: two bytes of length follow
- */
+ *   record   type, length, payload; length 255: two bytes of length follow */
 #include "fuzz/fuzz.h"
 #include "output/emit_impl.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own, like the variables below: live as long as the process
+static osh_ctx *cx;      // own, like the variables below; freed by the end of the process
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own
@@ -109,8 +108,8 @@ static void write_journal(const uint8_t *data, size_t n)
     }
 }
 
-/* Records that were read can be read again after one more record is appended, and the file has no
- * bad tail then. */
+/* Reads the journal, appends a record, and reads it again: all records must be there, and no bad
+ * bytes after them. */
 static void check_file(void)
 {
     osh_journal *j = NULL;

@@ -1,7 +1,7 @@
 /* fuzz_json.c - parses any bytes as JSON.
  *
- * The parse ends. An accepted text survives printing, an edit of it parses again, and reading it
- * list by list gives the same tree. */
+ * The parse must end. An accepted text must be the same after printing and parsing, an edited text
+ * must parse, and reading item by item must give the same tree. */
 #include "fuzz/fuzz.h"
 #include "text/json.h"
 #include "text/json_walk.h"
@@ -55,8 +55,8 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Copies the text value by value: the copy parses to the same tree. tree NULL: a parse refuses the
- * text. */
+/* Copies the text value by value. The copy must parse to the same tree. tree NULL: a parse refuses
+ * the text. */
 static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree, bool twice)
 {
     osh_json_walk w;
@@ -66,7 +66,7 @@ static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree
     osh_json_walk_text(cx, &w, text, n, "fuzz");
     osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
     if (!rc) rc = osh_json_walk_end(&w);
-    CHECK(tree ? !rc : rc || twice); // a key that occurs twice is found only by a parse
+    CHECK(tree ? !rc : rc || twice); // only a parse refuses a key that occurs twice
     if (tree) {
         CHECK(!memchr(copy.data, '\n', copy.len));
         CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));
@@ -90,14 +90,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     tree = NULL;
     if (!osh_json_parse(cx, &tree, text, n, "fuzz", 0)) {
         CHECK(!osh_json_print(cx, &printed, tree, 1));
-        /* Printing changes 1e999 and bad UTF-8. */
+        /* Printing changes 1e999 and invalid UTF-8, so such texts are not compared. */
         if (!strstr(printed, "Infinity") && !strstr(printed, "fffd") && !strstr(printed, "u0000")) {
             CHECK(!osh_json_parse(cx, &again, printed, strlen(printed), "printed", 0));
             CHECK(cJSON_Compare(tree, again, true));
             CHECK(!osh_json_print(cx, &twice, again, 1));
             CHECK(!strcmp(printed, twice));
             by_values(cx, text, n, tree, false);
-            by_lists(cx, text, n, tree); // by_lists changes the tree, so it comes last
+            by_lists(cx, text, n, tree); // by_lists changes the tree, so it is called last
         }
         text_edit(cx, text, n, "a", "[1, {}]");
         text_edit(cx, text, n, "added \"here\"", "null");

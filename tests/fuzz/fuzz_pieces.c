@@ -1,15 +1,15 @@
-/* fuzz_pieces.c - builds a well-formed tokenizer.json from patterns, tokens and kinds of the input.
+/* fuzz_pieces.c - builds a well-formed tokenizer.json from patterns, tokens and kinds of components
+ * in the input.
  *
- * Every mutation reaches the stages of the tokenizer; a mutation of the whole file
- * (fuzz_tokenizer.c) mostly breaks the JSON.
+ * Every mutation of the input tests the stages of the tokenizer. A mutation of a whole
+ * tokenizer.json (fuzz_tokenizer.c) mostly makes the JSON invalid.
  *
  *   input: lines  kinds     a character for each choice below, '0' is the first
  *                 pattern   of Split and Replace
  *                 content   of Replace, Prepend, Metaspace, affixes; the charsmap of Precompiled
  *                 tokens    of the vocabulary, each after a space
  *                 added     added tokens, each after a space
- *          then   text, to the end
- */
+ *          then   text, to the end */
 #include "base/buf.h"
 #include "fuzz/tokenize.h"
 #include "tokenizer/tok_impl.h"
@@ -21,7 +21,7 @@ typedef struct field {
 
 typedef struct input {
     field kinds, pattern, content, tokens, added, text;
-    size_t at; // position in `kinds`
+    size_t at; // position of the next choice in `kinds`
 } input;
 
 enum { MOST_TOKENS = 24 };
@@ -35,7 +35,7 @@ static field line_next(field *rest)
     return line;
 }
 
-/* Returns the next choice, below n. */
+/* Returns the next choice of the input, a number below n. */
 static unsigned kind_next(input *in, unsigned n)
 {
     return in->at < in->kinds.n ? ((unsigned char)in->kinds.s[in->at++] + 256u - '0') % n : 0;
@@ -46,7 +46,7 @@ static void text_add(osh_ctx *cx, osh_buf *b, const char *text)
     CHECK(!osh_buf_append(cx, b, text, strlen(text)));
 }
 
-/* Appends the field as the inside of a JSON string. */
+/* Appends the field, escaped as in a JSON string, without quotes. */
 static void add_inside(osh_ctx *cx, osh_buf *b, field f)
 {
     uint32_t cp = 0;
@@ -131,7 +131,7 @@ static void add_list(osh_ctx *cx, osh_buf *b, input *in, const char *name, const
     text_add(cx, b, "]},");
 }
 
-/* Appends the merges: each pair of tokens whose concatenation is a token. */
+/* Appends the merges: all pairs of tokens whose concatenation is a token. */
 static void add_merges(osh_ctx *cx, osh_buf *b, const field *tokens, size_t n)
 {
     bool any = false;

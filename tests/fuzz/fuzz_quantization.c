@@ -1,11 +1,12 @@
 /* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
  *
- * They are refused with a message, or the schemes print to a config that reads back and prints the
- * same bytes. vLLM's lookup on the schemes ends. */
+ * The bytes must be refused with a message, or the schemes are printed as a config, which must be
+ * read and printed as the same bytes. vLLM's lookup of schemes must end. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 
-/* Reads a printed config and prints it again. Returns NULL if it is not readable. own */
+/* Reads a printed config and prints it again. Returns the text (own), or NULL if the config cannot
+ * be read. */
 static char *print_again(osh_ctx *cx, const char *text)
 {
     char *out = NULL;
@@ -40,7 +41,8 @@ static void config_check(osh_ctx *cx, const osh_q_config *c)
     osh_error_clear(cx);
     CHECK(!osh_q_config_print(cx, &one, &groups, c->format));
     char *two = print_again(cx, one);
-    if (!strstr(one, "fffd") && !strstr(one, "u0000")) // bad UTF-8, a NUL in modified UTF-8
+    if (!strstr(one, "fffd") && !strstr(one, "u0000")) // invalid UTF-8, and a NUL in modified
+                                                       // UTF-8, are not compared
         CHECK(two && !strcmp(one, two));
     osh_free(cx, one);
     osh_free(cx, two);

@@ -1,18 +1,18 @@
 /* fuzz_recipe.c - reads any bytes as a recipe.
  *
- * They are refused with a message, or the schemes of the modifiers are complete, match names
- * without a fault, and print to a quantization_config that reads back. */
+ * The bytes must be refused with a message, or the schemes of the modifiers are complete, match
+ * names without a crash, and are printed as a quantization_config that can be read. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 
-/* Matches each name twice, because a matcher keeps state: both answers must agree. */
+/* Matches each name twice. Both answers must agree, although a matcher keeps state. */
 static void names_match(osh_ctx *cx, const osh_modifier *m)
 {
     static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj",
                                         "model.layers.1.mlp.down_proj"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t one = -1, two = -1, skip = -1;
-        /* A pattern may hit its limit. */
+        /* A pattern may exceed the limit of steps. */
         osh_status rc = osh_matcher_find(cx, &one, m->targets, names[i], "Linear");
         osh_error_clear(cx);
         CHECK(osh_matcher_find(cx, &two, m->targets, names[i], "Linear") == rc && one == two);

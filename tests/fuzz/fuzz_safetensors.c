@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - reads any bytes as a safetensors file.
  *
- * They are refused with a message, or every tensor is inside the file, can be read, and survives a
- * new layout and a second opening. */
+ * The bytes must be refused with a message, or every tensor is inside the file, can be read, and is
+ * the same after it is written with a new layout and read again. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "io/safetensors.h"
 
-/* Makes a file in memory that has a path. Returns its descriptor. */
+/* Makes a file in memory that has a path. Returns the descriptor of the file. */
 static int file_of(char *path, size_t room, const void *p, size_t n)
 {
     int fd = memfd_create("fuzz", 0);

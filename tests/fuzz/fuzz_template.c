@@ -1,13 +1,14 @@
 /* fuzz_template.c - reads any bytes as a graph template for a small real checkpoint.
  *
- * The result is a graph that can be cut and printed, or an error with a message. Nothing leaks. */
+ * The result must be a graph that can be cut and printed, or an error with a message. All memory
+ * must be freed. */
 #include "fuzz/fuzz.h"
 #include "golden/models/tiny.h"
 #include "graph/template.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;        // own, like `ck`: lives as long as the process
+static osh_ctx *cx;        // own, like `ck`; freed by the end of the process
 static osh_checkpoint *ck; // the model llama_tied
 
 static void open_once(void)
@@ -19,7 +20,7 @@ static void open_once(void)
     tiny_open(cx, &t, "llama_tied");
     tiny_write(cx, &t, dir, OSH_F32);
     tiny_check(cx, osh_checkpoint_open(cx, &ck, dir));
-    tiny_check(cx, osh_dir_remove(cx, dir)); // the shard stays open
+    tiny_check(cx, osh_dir_remove(cx, dir)); // the open shard can still be read
     tiny_close(&t);
 }
 
@@ -35,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!rc) rc = osh_graph_from_template(cx, &g, ck, t, NULL);
     if (!rc) rc = osh_partition_new(cx, &p, g, NULL, 0, 1);
     if (!rc) rc = osh_graph_dot(cx, &dot, g, p);
-    if (rc && !*osh_error_text(cx)) abort(); // the text was refused without a reason
+    if (rc && !*osh_error_text(cx)) abort(); // an error must have a message
     osh_free(cx, dot);
     osh_partition_free(cx, p);
     osh_graph_free(cx, g);

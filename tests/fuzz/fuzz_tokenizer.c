@@ -1,8 +1,7 @@
-/* fuzz_tokenizer.c - reads arbitrary bytes as tokenizer.json and as text: no crash, no leak, and
- * the checks of tokenize.h hold.
+/* fuzz_tokenizer.c - reads any bytes as tokenizer.json and as text. The process must not crash or
+ * leak, and the checks of tokenize.h must be true.
  *
- *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself.
- */
+ *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
 #include "fuzz/tokenize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

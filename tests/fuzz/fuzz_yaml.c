@@ -1,5 +1,5 @@
-/* fuzz_yaml.c - parses any bytes as YAML: the result is a tree of valid nodes or a message, and all
- * memory is freed. */
+/* fuzz_yaml.c - parses any bytes as YAML. The result must be a tree of valid nodes or a message,
+ * and all memory must be freed. */
 #include "fuzz/fuzz.h"
 #include "text/yaml.h"
 

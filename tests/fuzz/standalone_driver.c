@@ -1,7 +1,7 @@
 /* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer.
  *
- * The arguments are files and corpus directories. Each file runs as it is, cut at many lengths, and
- * with fixed pseudo-random mutations. The inputs are the same on every machine. */
+ * The arguments are files and directories of files. Each file is an input as it is, cut at many
+ * lengths, and with pseudo-random mutations. The inputs are the same on every machine. */
 #include "base/rng.h"
 
 #include <dirent.h>
@@ -15,8 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 enum { MUTATIONS = 200, CUTS = 64, MAX_BYTES = 1 << 20 };
 static long n_runs;
 
-/* Runs a heap copy of exactly n bytes, so that AddressSanitizer sees a read of one byte too
- * many. */
+/* Runs the target on a copy of exactly n bytes on the heap, so that AddressSanitizer detects a read
+ * past the end. */
 static void run_one(const uint8_t *data, size_t n)
 {
     uint8_t *p = malloc(n ? n : 1);
@@ -113,5 +113,5 @@ int main(int argc, char **argv)
     run_one(NULL, 0);
     for (int i = 1; i < argc; i++) run_path(argv[i]);
     printf("%ld inputs\n", n_runs);
-    return n_runs > 1 ? 0 : 1; // fails: an empty corpus proves nothing
+    return n_runs > 1 ? 0 : 1; // fails if there were no input files
 }

@@ -1,5 +1,5 @@
-/* job.h - a job over a checkpoint of tests/golden/models in F32: its samples, 4-bit codes in groups
- * of 8 by GPTQ, and a run of it. Every failure ends the test. */
+/* job.h - runs a job over a checkpoint of tests/golden/models in F32: GPTQ with 4-bit codes in
+ * groups of 8. Every failure ends the test. */
 #ifndef OSH_GOLDEN_JOB_H
 #define OSH_GOLDEN_JOB_H
 #include "golden/models/tiny.h"
@@ -13,8 +13,8 @@ static inline void job_text(osh_ctx *cx, const char *dir, const char *name, cons
     osh_free(cx, path);
 }
 
-/* Writes the case's model, samples and recipe, and sets the options of a job on them, which writes
- * dir/out. */
+/* Writes the model, the samples and the recipe of a case, and sets the options of a job whose
+ * output is dir/out. */
 static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, const char *model)
 {
     static const char recipe[] =
@@ -50,7 +50,8 @@ static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, con
 
 static inline void job_ignore(void *user, const char *text, size_t n) { (void)user, (void)text, (void)n; }
 
-/* Returns the tensor of this name, or NULL if the file has none. own: osh_tensor_free */
+/* Returns the tensor with this name (own: osh_tensor_free), or NULL if the file has no such
+ * tensor. */
 static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_st *st, const char *name)
 {
     osh_tensor *t = NULL;
@@ -63,7 +64,7 @@ static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_st *st, const char *
     return t;
 }
 
-/* Returns the number of codes that differ in n bytes of two codes each. */
+/* Returns the number of codes that differ between a and b, n bytes with two codes per byte. */
 static inline int64_t job_codes_differ(const uint8_t *a, const uint8_t *b, size_t n)
 {
     int64_t differ = 0;

@@ -5,7 +5,7 @@ U64 = np.uint64
 
 
 def rng_u64(seed, stream, n):
-    """Values 0 to n - 1 of a stream."""
+    """Returns the values 0 to n - 1 of a stream."""
     with np.errstate(over="ignore"):
         x = U64(seed) + U64(0x9E3779B97F4A7C15) * ((U64(stream) << U64(32)) + np.arange(n, dtype=U64) + U64(1))
         x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
@@ -14,5 +14,5 @@ def rng_u64(seed, stream, n):
 
 
 def rng_sym(seed, stream, n):
-    """Uniform numbers in [-1, 1), exact in f32."""
+    """Returns n uniform numbers in [-1, 1), exact in f32."""
     return (rng_u64(seed, stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)

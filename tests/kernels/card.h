@@ -1,8 +1,8 @@
-/* card.h - runs the CUDA column in the tests of kernels on a GPU, real or emulated (tests/play),
- * and copies tensors to it and back.
+/* card.h - runs CUDA kernels in tests on a GPU, real or emulated (tests/play), and copies tensors
+ * to the GPU and back.
  *
- * Without a GPU the column is skipped, and the test says so. The emulated GPU runs the threads of a
- * block in several orders; a real one has only its own order. */
+ * Without a GPU these tests are skipped with a message. The emulated GPU runs the threads of a
+ * block in several orders; a real GPU has only its own order. */
 #ifndef OSH_KERNEL_CARD_H
 #define OSH_KERNEL_CARD_H
 #include "kernel_test.h"
@@ -11,39 +11,40 @@
 #include "solver/cuda/solver.h"
 #include "strict.h"
 
-/* tests/play/play.h defines the first two if the GPU is emulated. The third is defined if the
- * emulated GPU looks for races. One order of the threads is enough to find a race. */
+/* The first two functions (tests/play/play.h) exist if the GPU is emulated. The third exists if the
+ * emulated GPU detects races. One order of the threads is enough to detect a race. */
 void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));
 
 enum { CARD_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__
-enum { CARD_ORDERS = 1 }; // a memory error shows in every order
+enum { CARD_ORDERS = 1 }; // one order is enough to detect a memory error
 #else
 enum { CARD_ORDERS = 3 };
 #endif
 
-/* Opens a GPU with n_bytes for tensors. Returns NULL if there is no GPU. own: osh_device_close. The
- * host may access the memory of the emulated GPU, which saves two system calls for each kernel; a
- * test with few kernels calls card_protect. */
+/* Opens a GPU with n_bytes for tensors (own: osh_device_close). Returns NULL if there is no GPU.
+ * The host may access the memory of the emulated GPU, which saves two system calls for each kernel.
+ * A test with few kernels can call card_protect to forbid this. */
 static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no GPU is there\n");
-        if (getenv("OSH_TEST_CARD")) exit(77); // CTest then runs this test only for the CUDA column
+        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs the test only for CUDA kernels, so the
+                                               // test is skipped (77)
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    d->blocks_apart = getenv("OSH_TEST_APART"); // so that a memory checker sees the end of each
-                                                // tensor
+    d->blocks_apart = getenv("OSH_TEST_APART"); // with blocks apart, a memory checker detects
+                                                // accesses past the end of a tensor
     return d;
 }
 
-/* True on the emulated GPU: test_<name> has run the CPU columns that play_<name> and race_<name>
- * share with it. */
+/* True on the emulated GPU. Then CPU kernels need no test, because the test without a GPU runs
+ * them. */
 static inline bool card_alone(void) { return osh_play_order; }
 
 static inline void card_protect(void)
@@ -60,8 +61,8 @@ static inline void card_order(int k)
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
-/* True if the emulated GPU looks for wrong addresses or races. The instances of a kernel for BF16
- * and for F16 have the same ones, and more blocks that do the same have no others. */
+/* True if the emulated GPU detects wrong addresses or races. Then a test may skip dtypes and sizes
+ * for which a kernel has the same addresses. */
 static inline bool card_looks_at_addresses(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -71,12 +72,12 @@ static inline bool card_looks_at_addresses(void)
 #endif
 }
 
-/* A copy of a host tensor on the GPU, with guards on both sides. */
+/* A copy of a host tensor on the GPU, with guard bytes on both sides. */
 typedef struct carded {
     osh_tensor t;
     uint8_t *room; // own: memory of the GPU
 } carded;
-enum { CARD_GUARD = 512 }; // bytes of a guard: a multiple of the arena's alignment
+enum { CARD_GUARD = 512 }; // number of guard bytes: a multiple of the arena's alignment
 
 static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {
@@ -90,8 +91,8 @@ static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
     return c;
 }
 
-/* Copies the values to the host tensor `to` (NULL: nowhere), checks the guards and frees the
- * copy. */
+/* Copies the values to the host tensor `to` (NULL: they are not copied), checks the guard bytes and
+ * frees the copy on the GPU. */
 static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
 {
     uint8_t guards[2][CARD_GUARD];
@@ -104,8 +105,8 @@ static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
     osh_device_free(d, c->room);
 }
 
-/* Runs op's CUDA column on copies of the host tensors, and copies the outputs back. Besides the
- * copies the call may take at most `scratch` bytes of the arena. */
+/* Runs the CUDA kernel of op on copies of the host tensors, and copies the outputs back. The kernel
+ * may allocate at most `scratch` bytes of the arena. */
 static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op,
                                   const osh_op_args *a, size_t scratch)
 {

@@ -1,11 +1,11 @@
-/* gptq_hessian.h - makes the matrix that the tests of gptq_factor and gptq_solve start from. */
+/* gptq_hessian.h - makes the Hessian for tests of gptq_factor and gptq_solve. */
 #ifndef GPTQ_HESSIAN_H
 #define GPTQ_HESSIAN_H
 #include "kernel_test.h"
 #include "plain.h"
 
-/* Makes h = X^T X / n of n = 2 I correlated rows, damped, as a modifier passes it to gptq_factor. h
- * [I, I] is full and symmetric. */
+/* Makes a damped Hessian h = X^T X / n of n = 2 I correlated rows, as a modifier passes it to
+ * gptq_factor. h [I, I] has both triangles. */
 static inline void hessian_of(float *h, int64_t I)
 {
     /* own: a row, and the row divided by n. */
@@ -24,11 +24,11 @@ static inline void hessian_of(float *h, int64_t I)
     free(x);
 }
 
-/* Copies the matrix of hessian_of. It takes long under sanitizers, so it is made once for each
- * size. */
+/* Copies the Hessian of hessian_of to h [I, I]. Each size is computed only once, because this is
+ * slow with sanitizers. */
 static inline void make_hessian(float *h, int64_t I)
 {
-    static struct { int64_t I; float *h; } made[16]; // `h` own: lives until the process ends
+    static struct { int64_t I; float *h; } made[16]; // own: `h` is freed by the end of the process
     size_t k = 0, n = (size_t)(I * I) * sizeof *h;
 
     while (k < 15 && made[k].I && made[k].I != I) k++;

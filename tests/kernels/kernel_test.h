@@ -1,5 +1,5 @@
-/* kernel_test.h - makes tensors with poisoned guards, fills them by the counter RNG, and compares
- * two columns of an op. */
+/* kernel_test.h - makes tensors with guard bytes, fills them by the counter RNG, and compares the
+ * outputs of two kernels of an op. */
 #ifndef OSH_KERNEL_TEST_H
 #define OSH_KERNEL_TEST_H
 #include <setjmp.h>
@@ -17,10 +17,10 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // guard bytes on each side; seed of all values
+enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side; SEED: of all values
 
-/* Runs the test with the instruction set that CTest names (cmake/tests.cmake). Returns 77, which is
- * "skipped", if the CPU lacks it. */
+/* Selects the instruction set that CTest names (cmake/tests.cmake). Returns 77, which means
+ * "skipped", if the CPU does not have it. */
 static inline int pin_isa(void)
 {
     const char *name = getenv("OSH_TEST_ISA");
@@ -37,7 +37,8 @@ static inline int pin_isa(void)
     return rc;
 }
 
-/* True if CTest runs this test under the generic set, too, which is the same for references. */
+/* True if CTest also runs this test under the generic instruction set. Tests of references then run
+ * only there, because references do not depend on the set. */
 static inline bool isa_repeats(void)
 {
     const char *name = getenv("OSH_TEST_ISA");
@@ -116,30 +117,32 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
     return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
 }
 
-/* Adds the error of flipped roundings of a narrow dtype to tol: a few percent of the elements are
- * off by one unit in the last place. */
+/* Returns the tolerance (NMSE) for an output of dtype dt: tol, plus the error if a few percent of
+ * the elements of a narrow dtype differ by one unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
-    if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8: 1.5e-5 / 12 if every element were off
+    if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8, so if all elements differ the error is
+                                           // 1.5e-5 / 12
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }
-/* Returns the NMSE that f32 sums of n products of one sign may have besides, as on the diagonal of
- * X^T X. Each addition is off by at most 2^-24 of the sum so far, which is half of the whole sum on
- * average: n / 2 x 2^-24. This is no bound for unlucky numbers: squares of bf16 numbers are whole
- * multiples of a power of two, 0 or 1 modulo 4, and a sum with two bits fewer cuts off the 1 each
- * time (2100 of them in order: NMSE 3.3e-11). Partial sums would be shorter, but their number
- * depends on the kernel of a library. A tensor core cuts off instead of rounding (Fasi, Higham,
- * Mikaitis, Pranesh 2021), after every 4 products or more, which loses less. guarded_whole has
- * exact sums. */
+/* Returns the additional NMSE that is allowed for f32 sums of n products of one sign, as on the
+ * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is half
+ * of the whole sum on average: n / 2 x 2^-24. Special numbers can have errors near this: squares of
+ * bf16 numbers are whole multiples of a power of two, 0 or 1 modulo 4, and a sum with two bits
+ * fewer cuts off the 1 each time (2100 of them in order: NMSE 3.3e-11). Libraries use partial sums,
+ * whose errors are smaller, but their number is not known. A tensor core truncates instead of
+ * rounding (Fasi, Higham, Mikaitis, Pranesh 2021), but only after every 4 products or more, so its
+ * error is smaller. With guarded_whole sums are exact. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);
     return lost * lost;
 }
 
-/* Returns the tolerance of the GPU's fused attention against the reference, for values up to 1: a
- * unit in the last place in most elements. The reference rounds q k^T, scores and normalized
- * probabilities; the kernel rounds p before it is normalized (docs/explanation/numerics.md). */
+/* Returns the tolerance (NMSE) of the GPU's fused attention against the reference, for values up to
+ * 1: a unit in the last place in most elements. The reference rounds q k^T, scores and normalized
+ * probabilities. The kernel rounds probabilities before they are normalized
+ * (docs/explanation/numerics.md). */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }
 #endif

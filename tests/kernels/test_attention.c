@@ -1,20 +1,21 @@
 /* test_attention.c - compares the GPU's fused attention (src/ops/cuda/attention_fused.cuh) with its
- * definition in double, which rounds P at the same point, and, more loosely, with the reference,
- * which rounds P after the division.
+ * definition in double, which rounds P before the division as the kernel does. Also compares it,
+ * with a larger tolerance, with the reference, which rounds P after the division.
  *
- * The cases have odd lengths around the tiles of 64 keys and 128 queries and the bands of 16, heads
- * of all four sizes of the kernel and between, groups, windows, more samples than one launch takes,
- * and less shared memory. */
+ * The cases have lengths around the sizes of the kernel's tiles (64 keys, 128 queries, bands of
+ * 16), heads of its four sizes and of sizes between, groups, windows, more samples than one launch
+ * can process, and less shared memory. */
 #include "card.h"
 
-/* tests/play/play.h defines it if the GPU is emulated. */
+/* Exists (tests/play/play.h) only if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
-enum { KEYS = 64, MANY = 70 }; // keys of a tile; samples: more than one launch takes
+enum { KEYS = 64, MANY = 70 }; // KEYS: keys of a tile; MANY: more samples than one launch can
+                               // process
 
 typedef struct shape {
     osh_attention_attr at;
-    int64_t T[5]; // lengths of the samples, up to a 0
+    int64_t T[5]; // lengths of the samples; a 0 ends the list
     float amp;    // amplitude of q and k; 0 means 1
 } shape;
 
@@ -27,26 +28,28 @@ static const shape shapes[] = {
     {{2, 2, 96, 0, 0}, {64, 65, 7}},
     {{8, 2, 128, 0, 0}, {65, 1}},
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
-    {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes between
-                                           // tiles
-    {{2, 1, 8, 0, 0}, {150}},              // 8 columns are half a step of mma
+    {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
+                                           // to tile
+    {{2, 1, 8, 0, 0}, {150}},              // 8 columns of a head are half a step of the mma
+                                           // instruction
     {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
                                            // scale is given
     {{2, 2, 104, 0, 0}, {70}},
-    {{2, 2, 64, 1, 0}, {65}},              // a window of 1: each token sees only itself
-    {{2, 1, 64, 50, 0}, {300, 40}, 3},     // window shorter than a tile; T = 40 has no limit
+    {{2, 2, 64, 1, 0}, {65}},              // with a window of 1 each token sees only itself
+    {{2, 1, 64, 50, 0}, {300, 40}, 3},     // the window is shorter than a tile; the sample of 40
+                                           // tokens is shorter than the window
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
     {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // one of the two bands may see no key of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // a band may see no key of a tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
 
 typedef struct batch {
     guarded in[3], out, want;
-    float *f[3]; // own: in, converted to f32
+    float *f[3]; // own: the inputs, converted to f32
     int64_t offsets[MANY + 1];
     osh_seqs seqs;
     osh_op_args a;
@@ -78,7 +81,7 @@ static void batch_close(osh_ctx *cx, batch *b)
     guarded_check(&b->want), guarded_free(cx, &b->want);
 }
 
-/* Computes y [Dh] of query i of the sample that begins at `row`, by the recurrence of
+/* Computes the output y [Dh] of query i of the sample that begins at `row`, by the recurrence of
  * attention_fused.cuh, tile by tile. */
 static void define_row(double *y, const batch *b, const osh_attention_attr *at, int64_t row,
                        int64_t i, int64_t h)
@@ -130,9 +133,9 @@ static void batch_define(batch *b, const osh_attention_attr *at)
             }
 }
 
-/* Runs one batch, in bf16 with every order of the threads. The result differs from the definition
- * by flipped roundings at most, and from the reference by another rounding of probabilities. The
- * kernel takes no scratch. */
+/* Runs one batch (BF16 in every order of the threads). The result may differ from the definition
+ * only where a rounding flips, and from the reference by the other rounding of probabilities. The
+ * kernel must allocate no scratch. */
 static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
                         int64_t n, float amp, osh_dtype dt)
 {
@@ -181,7 +184,7 @@ static void test_definition(void **state)
     osh_ctx_free(cx);
 }
 
-/* Runs more samples than a launch takes; one of them is empty. */
+/* Runs more samples than one launch can process. One of them is empty. */
 static void test_many_samples(void **state)
 {
     (void)state;
@@ -197,12 +200,12 @@ static void test_many_samples(void **state)
     osh_ctx_free(cx);
 }
 
-/* On a multiprocessor with too little shared memory for two blocks of large heads, warps have one
- * band and give the same bytes. */
+/* If a multiprocessor has too little shared memory for two blocks of large heads, each warp
+ * computes one band. The bytes must be the same. */
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    /* Compute capability 9.0; 8.0; 8.6 and 8.9. */
+    /* Shared memory of compute capability 9.0; 8.0; 8.6 and 8.9. */
     static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();
@@ -229,15 +232,15 @@ static void test_less_shared_memory(void **state)
     osh_ctx_free(cx);
 }
 
-/* A value that is not finite stays in its sample: keys after the end of a sample are never part of
- * it. */
+/* A value that is not finite does not change other samples, because keys after the end of a sample
+ * are not used. */
 static void test_neighbours(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
     const osh_attention_attr at = {2, 1, 64, 0, 0};
     const int64_t T[] = {70, 10, 66};
-    const uint16_t nan = 0x7fc0; // bf16
+    const uint16_t nan = 0x7fc0; // a NaN in BF16
     batch b;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);

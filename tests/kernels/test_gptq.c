@@ -1,5 +1,5 @@
-/* test_gptq.c - compares gptq_solve with the column loop in plain loops, on the CPU and on a
- * GPU. */
+/* test_gptq.c - compares gptq_solve with the reference (simple loops over the columns), on the CPU
+ * and on a GPU. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
@@ -14,7 +14,7 @@ typedef struct problem {
 } problem;
 
 typedef struct solution {
-    float *w, *u, *scale, *zero, *h; // own; `w` is the solution
+    float *w, *u, *scale, *zero, *h; // own; w: the weight, then the solution
     float *from;                     // own: the weight before the solve, as f32
     osh_tensor *start;               // own: the weight before the solve
     osh_tensor target;               // view of `from`
@@ -89,7 +89,7 @@ static void solution_close(osh_ctx *cx, solution *s)
     osh_tensor_free(cx, s->start);
 }
 
-/* Returns tr(dW H dW^T); dW is the difference to the weights that every solution starts from. */
+/* Returns tr(dW H dW^T), where dW is the difference of the solution to the original weight. */
 static double solution_objective(const solution *s)
 {
     int64_t n = s->a.O * s->a.I;
@@ -128,14 +128,14 @@ static const problem problems[] = {
     {33, 70, 32, 6, 32, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 128, 4, 24, .zero = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 120, 4, 24, .order = true, .zero = true, .row_block = 1, .dq = OSH_F32},
-    /* Tiles have two panels. */
+    /* The tiles of this case have two panels. */
     {1100, 300, 64, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
-    /* The block is larger than the kernel's panel. */
+    /* The block of this case is larger than the panel of the kernel. */
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16},
 };
 
-/* Checks the weight that the GPU made from the codes: it matches them, in the dtype of w and in
- * file order. */
+/* Checks the weight that the GPU dequantized from the codes: it must match the codes, with the
+ * dtype of w and the column order of the file. */
 static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out,
                         const double *squares)
 {
@@ -156,8 +156,8 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out
     osh_tensor_free(cx, got);
 }
 
-/* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs have one input,
- * or several with a perm each. */
+/* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs share one
+ * input, or (`several`) each job has an input and a perm of its own. */
 static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
                                   int n, bool several)
 {
@@ -212,8 +212,8 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     return solve_inputs_on(cx, d, jobs, n, false);
 }
 
-/* Compares with the reference: the objective is near, few codes differ, and none differ if one
- * block has all columns. */
+/* Compares a solution with the reference: the objective must be near, few codes may differ, and no
+ * code may differ if one block has all columns. */
 static void check_solution(const solution *ref, const solution *fast, const problem *p,
                            const char *who)
 {
@@ -225,31 +225,30 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     assert_true(differ <= n / 1000);
     assert_true(got <= 1.001 * want);
     bool equal = !differ;
-    /* Zeros of either sign are equal. */
+    /* Zeros of either sign count as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    if (p->block >= p->I) // no product after a block: all roundings are the reference's
+    if (p->block >= p->I) // without a product after a block, all roundings are the reference's
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
                "rounded as IEEE 754"
                " has it: look at -fmad and -prec-div. 1 code of 1000 differs at most, the "
                "objective is the same.");
-    /* In rows with equal codes the loss of a column differs only by the rounding of products. */
+    /* In rows with equal codes, losses differ only by the rounding of products. */
     double apart = 0;
     for (int64_t o = 0; o < p->O; o++)
         if (ref->loss[o] > 0 &&
             !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
             apart = fmax(apart, fabs(fast->loss[o] / ref->loss[o] - 1));
     printf("    losses of rows differ by %.2g\n", apart);
-    bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core cuts off bits of a sum:
-                                                       // tol_sums
+    bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core truncates sums (tol_sums)
     assert_true(apart < (cut ? 6e-5 : 6e-6));
-    double loss = 0, ref_loss = 0; // tr(dW H dW^T) = sum of err^2
+    double loss = 0, ref_loss = 0; // sums of the losses of rows; twice the sum is tr(dW H dW^T)
     for (int64_t o = 0; o < p->O; o++) loss += fast->loss[o], ref_loss += ref->loss[o];
     assert_true(fabs(loss - ref_loss) <= 1e-3 * ref_loss &&
                 fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
 }
 
-/* Solves in each order of the threads and with different room in the arena: the bytes are equal. */
+/* Solves in each order of the threads, and with two sizes of the arena. The bytes must be equal. */
 static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
 {
     solution first, s;
@@ -268,8 +267,8 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
     solution_close(cx, &first);
 }
 
-/* A weight that is rounded to nearest costs tr(dW H dW^T) of the judged rows, in the reference and
- * in the kernel. No code is written. */
+/* With `nearest`, gptq_solve computes the loss tr(dW H dW^T) of rounding to nearest for some rows
+ * (osh_gptq_judges), in the reference and in the kernel. It must write no codes. */
 static void check_nearest(osh_ctx *cx, const problem *p)
 {
     solution s;
@@ -281,7 +280,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // a row that is not judged has loss 0
+            else assert_true(s.loss[o] == 0); // rows that are not selected have the loss 0
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -294,7 +293,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
-            /* A row that is not judged costs nothing. */
+            /* Rows that are not selected have no loss. */
             if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i];
         }
     double want = solution_objective(&s);
@@ -305,8 +304,8 @@ static void check_nearest(osh_ctx *cx, const problem *p)
     solution_close(cx, &s);
 }
 
-/* The judge takes all rows of a weight with up to 127, and 64 to 96 rows at equal distances of a
- * larger one. */
+/* osh_gptq_judges selects all rows of a weight with up to 127 rows, and 64 to 96 rows at equal
+ * distances of a larger weight. */
 static void test_judged(void **state)
 {
     (void)state;
@@ -361,8 +360,8 @@ static void test_solve(void **state)
     osh_ctx_free(one);
 }
 
-/* Compares a weight in another order with dead columns and the same weight that is reordered by
- * hand. */
+/* Compares a solve with perm and dead columns with a solve of the weight whose columns are permuted
+ * by hand. */
 static void test_solve_order(void **state)
 {
     (void)state;
@@ -403,7 +402,7 @@ static void test_solve_order(void **state)
 }
 
 enum { N_TOGETHER = 5 };
-typedef struct same_input { // one input for which several weights are solved
+typedef struct same_input { // several weights that are solved for one input
     int64_t I, block;
     problem p[N_TOGETHER];
 } same_input;
@@ -425,8 +424,8 @@ static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const sa
     }
 }
 
-/* Packs floats, the first code in the low bits: two codes of FP4 in a byte, four of FP6 in three
- * bytes. */
+/* Packs codes of FP4 (two in a byte) or FP6 (four in three bytes), the first code in the low
+ * bits. */
 static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
 {
     uint8_t *bytes = memset(to, 0, (size_t)osh_pack_words(n, bits) * sizeof *to);
@@ -434,8 +433,8 @@ static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
         if (codes[at / bits] >> at % bits & 1) bytes[at / 8] |= (uint8_t)(1 << at % 8);
 }
 
-/* The GPU packs integers like pack-quantized, FP4 like nvfp4-pack-quantized and FP6 like
- * mxfp6-pack-quantized. */
+/* Checks that the GPU packs integers like the format pack-quantized, FP4 like nvfp4-pack-quantized
+ * and FP6 like mxfp6-pack-quantized. */
 static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
                         const osh_gptq_solve_args *jobs)
 {
@@ -463,14 +462,14 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
     }
 }
 
-/* The result of a weight depends neither on the weights that are solved with it nor on the room for
+/* The result for a weight must not depend on the weights in the same call, nor on the memory for
  * rows. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
     solution alone[N_TOGETHER], all[N_TOGETHER];
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
-    /* Other tensors that solve_on puts into the arena. */
+    /* Bytes of the other tensors that solve_on puts into the arena. */
     size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
         osh_gptq_group_add(&g, c->p[k].O,
@@ -481,8 +480,8 @@ static void together_case(osh_ctx *cx, const same_input *c)
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // memory for all rows, for some rows, for the smallest
-                                           // number
+    for (int room = 0; room < 3; room++) { // 0: memory for all rows; 1: for some rows; 2: for the
+                                           // smallest number of rows
         osh_device *d = card_open(cx, other + (room == 0   ? most
                                                : room == 1 ? (most + least) / 2
                                                            : least));
@@ -536,7 +535,7 @@ static void test_solve_together(void **state)
 
 enum { N_INPUTS = 7 };
 
-/* Opens a problem of input k: it has a factor, an order and dead columns of its own. */
+/* Opens a problem for input k, with a factor, a column order and dead columns of its own. */
 static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
 {
     int64_t I = p->I, n = p->O * I;
@@ -553,8 +552,8 @@ static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
     s->a.dq = s->a.packed ? NULL : s->w;
 }
 
-/* The result of a weight depends neither on weights of other inputs nor on the number of panels
- * that fit. */
+/* The result for a weight must not depend on weights with other inputs, nor on the number of panels
+ * that fit into memory. */
 static void inputs_case(osh_ctx *cx, const problem *p)
 {
     solution alone[N_INPUTS], all[N_INPUTS];
@@ -575,7 +574,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
-    /* There is room for all panels, some, fewer, one. */
+    /* The memory is enough for all panels, for many, for few, for one. */
     for (int room = 0; room < 4; room += card_looks_at_addresses() ? 2 : 1) {
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
         d = card_open(cx, others + given[room]);
@@ -602,13 +601,14 @@ static void test_solve_inputs(void **state)
 {
     (void)state;
     static const problem cases[] = {
-        /* Each input has four panels. */
+        /* In this case each input has four panels. */
         {200, 300, 128, 4, 100, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
         {130, 257, 64, 8, 0, .fp8 = true, .row_block = 130, .dq = OSH_BF16, .stored = OSH_BF16},
-        /* Each input has one panel. */
+        /* In these cases each input has one panel. */
         {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16},
-        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // one column, so no
-                                                                               // product
+        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // a block has all
+                                                                               // columns, so no
+                                                                               // product follows
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -619,8 +619,8 @@ static void test_solve_inputs(void **state)
     osh_ctx_free(cx);
 }
 
-/* Rounds weights half-way between two values, and beyond the last one. There is one column, so only
- * the rounding counts. */
+/* Rounds weights that are half-way between two codes, or larger than the largest code. The weight
+ * has one column, so only rounding is tested. */
 static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
 {
     enum { O = 600 };

@@ -1,5 +1,5 @@
-/* test_gptq_factor.c - compares gptq_factor with a factor by the definition, and tests the
- * functions that bring H into the order of the solve and back, on the CPU and on a GPU. */
+/* test_gptq_factor.c - compares gptq_factor with the definition of the factor, and tests the
+ * functions that permute H for a solve and restore it, on the CPU and on a GPU. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
@@ -9,7 +9,7 @@ static bool has_column(const osh_op *op, int column, const osh_device *d)
     return op->run[column] && (column != OSH_CUDA || d);
 }
 
-/* Runs a column of gptq_factor on a host matrix. */
+/* Runs a kernel of gptq_factor (`column`: reference, CPU or CUDA) on a host matrix. */
 static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
 {
     const osh_op *op = osh_op_find("gptq_factor");
@@ -30,13 +30,15 @@ static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
     for (int k = 0; k < 2; k++) {
         h[k] = guarded_new(cx, OSH_F32, 2, I, I);
         memcpy(h[k].t.data, sym, osh_tensor_bytes(&h[k].t));
-        for (int64_t i = 0; i < I; i++) // nothing may read above the diagonal
+        for (int64_t i = 0; i < I; i++) // the upper triangle is NaN, because the kernel must not
+                                        // read it
             for (int64_t j = i + 1; j < I; j++) ((float *)h[k].t.data)[i * I + j] = NAN;
         assert_int_equal(matrix_factor(cx, d, k ? column : OSH_REF, &h[k].t), OSH_OK);
     }
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
-    /* U^T U = H^-1 means U H U^T = 1: p is H u_j^T, and u_i p is an element. */
+    /* Checks U H U^T = 1, which follows from U^T U = H^-1. p is H u_j^T, and u_i p is element (i,
+     * j). */
     const float *u = h[1].t.data;
     float *p = osh_alloc(cx, (size_t)I * sizeof *p);
     for (int64_t j = 0; j < I && j < 200; j++) {
@@ -68,7 +70,7 @@ static void test_factor(void **state)
         for (int k = 0; k < (column == OSH_CUDA ? card_orders() : 1); k++) {
             card_order(k);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-                /* Only the GPU has another way for more. */
+                /* For more columns, only the GPU has other code. */
                 if (column == OSH_CPU && sizes[i] > OSH_FACTORS_MOST) continue;
                 if (!k || sizes[i] < 256) factor_case(cx, d, column, sizes[i]);
             }
@@ -100,7 +102,7 @@ static void test_factor_threads(void **state)
 }
 
 /* The factorization fails in a later block, while other threads invert the first block or multiply.
- * The upper triangle stays. */
+ * The upper triangle must not change. */
 static void test_factor_refuses_late(void **state)
 {
     (void)state;
@@ -108,13 +110,14 @@ static void test_factor_refuses_late(void **state)
     static float h[I * I];
 
     for (int threads = 1; threads < 4; threads++)
-        for (int64_t bad = 255; bad < I; bad += 222) { // `bad` is in blocks 0, 1 and 2
+        for (int64_t bad = 255; bad < I; bad += 222) { // element `bad` is in block 0, 1 or 2
             osh_ctx *cx = NULL;
             assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
             make_hessian(h, I);
             for (int64_t i = 0; i < I; i++)
                 for (int64_t j = i + 1; j < I; j++) h[i * I + j] = (float)(i * I + j);
-            h[(I - 1 - bad) * (I + 1)] = -1; // the order is reversed
+            h[(I - 1 - bad) * (I + 1)] = -1; // the factorization runs from the last element to the
+                                             // first
             osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
             osh_op_args a = {.out = {&t}};
             assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_E_NUMERIC);
@@ -138,17 +141,19 @@ static void test_factor_refuses(void **state)
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
         if (!has_column(op, column, d)) continue;
-        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // the eigenvalues are 3
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // not positive definite:
+                                                                           // the eigenvalues are 3
                                                                            // and -1
         t.data = nan;
         assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
-        assert_string_equal(osh_error_text(cx), ""); // the caller damps and tries again
+        assert_string_equal(osh_error_text(cx), ""); // there is no message, because the caller
+                                                     // tries again with more damping
     }
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }
 
-/* Permutes a host matrix on the CPU (d NULL) or on a GPU. */
+/* Permutes the rows and columns of a host matrix on the CPU (d NULL) or on a GPU. */
 static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
 {
     if (!d) {
@@ -164,7 +169,7 @@ static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int3
     card_take(cx, h, &c);
 }
 
-/* Restores H and doubles its diagonal; on a GPU by the calls of a modifier. */
+/* Restores H and doubles its diagonal. On a GPU, uses the calls that a modifier makes. */
 static void matrix_restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
 {
     int64_t I = h->shape[0];
@@ -234,13 +239,14 @@ static void test_permute(void **state)
 }
 
 enum { TOGETHER = 5 };
-typedef struct several { // matrices on the host, and their factors from a GPU
+typedef struct several { // several matrices on the host, and their factors from a GPU
     int64_t I;
-    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: the matrix in the lower triangle, other
-                                        // numbers above it
-    float *diag;   // own [TOGETHER, I] in solving order; not the diagonal of h
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]; h: the matrix is in the lower triangle, and
+                                        // other numbers in the upper
+    float *diag;   // own [TOGETHER, I]: diagonals of the factored matrices, in the order of the
+                   // solve
     int32_t *perm; // own [TOGETHER, I]
-    int bad;       // the matrix that is not positive definite
+    int bad;       // index of the matrix that is not positive definite
 } several;
 
 static void several_open(osh_ctx *cx, several *x, int64_t I, int bad)
@@ -269,8 +275,8 @@ static void several_close(osh_ctx *cx, several *x)
     osh_free(cx, x->diag), osh_free(cx, x->perm);
 }
 
-/* Factors n matrices from `first` on in one call. room 0: for all at a time; 1: for some; 2: for
- * one. */
+/* Factors matrices [first, first + n) in one call, with memory for all of them (room 0), for some
+ * (1) or for one (2) at a time. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
     size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX),
@@ -298,7 +304,7 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
     osh_device_close(cx, d);
 }
 
-/* The result of matrix k equals gptq_factor of H in that order. */
+/* Checks that the result for matrix k equals gptq_factor of the permuted H. */
 static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
 {
     int64_t I = x->I;
@@ -313,8 +319,8 @@ static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
     osh_free(cx, h);
 }
 
-/* The factor of a Hessian depends neither on the Hessians that are factored with it nor on the
- * room. A Hessian without a factor stays unchanged and does not disturb the others. */
+/* The factor of a Hessian must not depend on the Hessians in the same call, nor on the memory. A
+ * Hessian without a factor must not change, and must not affect the others. */
 static void test_factors_together(void **state)
 {
     (void)state;
@@ -323,7 +329,8 @@ static void test_factors_together(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);
     for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
-        /* 3: one by one. Less room changes what a kernel works on, not how. */
+        /* room 3: one call for each matrix. With less memory the kernels are the same, so a check
+         * of addresses skips these cases. */
         for (int room = 0; room < 4; room += card_looks_at_addresses() ? 3 : 1) {
             several x;
             several_open(cx, &x, sizes[i], (int)i % TOGETHER);
@@ -364,11 +371,11 @@ static void test_diags(void **state)
     osh_ctx_free(cx);
 }
 
-/* A matrix that is not positive definite keeps its upper triangle. */
+/* If a matrix is not positive definite, its upper triangle does not change. */
 static void test_factor_keeps_upper(void **state)
 {
     (void)state;
-    enum { I = 700 }; // the bad row is in a late block, after good blocks
+    enum { I = 700 }; // the bad row is in a late block, after valid blocks
     static float h[I * I];
     osh_ctx *cx = NULL;
 

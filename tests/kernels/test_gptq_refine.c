@@ -1,11 +1,11 @@
-/* test_gptq_refine.c - compares the search for scales and the steps after the column loop with
- * plain loops, and checks that no step raises tr(dW H dW^T) for any Hessian. */
+/* test_gptq_refine.c - compares GPTQ's search for scales and the steps that refine its codes with
+ * references, and checks that no step raises tr(dW H dW^T) for any Hessian. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-/* The kinds of input columns. */
+/* Kinds of the inputs' columns. */
 typedef enum { RANDOM, DEAD, MASSIVE, DUPLICATED, RANK_ONE, N_KINDS } kind;
 static const char *const kinds[] = {"random", "dead", "massive", "duplicated", "rank one"};
 
@@ -26,14 +26,14 @@ static const problem problems[] = {
     {130, 192, 64, 1, 2, .order = true, .dtype = OSH_F16},
     {33, 192, 64, 1, 2, .asymmetric = true, .dtype = OSH_BF16},
     {40, 128, 64, 1, 8, .order = true, .dtype = OSH_BF16},
-    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // channel
+    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per channel
     {40, 130, 130, 1, 4, .asymmetric = true, .dtype = OSH_F32},
-    /* A scale per tensor, with more rows than a tile. */
+    /* One scale per tensor, with more rows than a tile. */
     {200, 96, 96, 200, 4, .dtype = OSH_BF16},
     {150, 96, 96, 150, 5, .asymmetric = true, .dtype = OSH_BF16},
     {40, 96, 96, 40, 8, .fp8 = true, .dtype = OSH_BF16},
     {40, 96, 96, 1, 8, .fp8 = true, .order = true, .dtype = OSH_BF16},
-    /* Blocks; the last ones are smaller. */
+    /* Blocks, of which the last ones are smaller. */
     {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},
     /* More groups than are solved at once. */
     {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},
@@ -41,7 +41,7 @@ static const problem problems[] = {
     // NVFP4, NVFP4, MXFP4, MXFP4, MXFP8
     {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3,
      .global = 2389.3f},
-    /* All scales are the least one. */
+    /* All scales have the smallest value. */
     {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f},
     {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
     {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
@@ -67,7 +67,7 @@ static void *array(osh_ctx *cx, int64_t n, size_t size)
     return p;
 }
 
-/* Returns element i of input n. */
+/* Returns element i of input n (of N). */
 static float input_at(kind k, int64_t I, int64_t n, int64_t i)
 {
     float common = osh_rng_sym(SEED, 40, (uint64_t)n);
@@ -165,7 +165,7 @@ static void solution_close(osh_ctx *cx, solution *s)
     osh_tensor_free(cx, s->w);
 }
 
-/* Runs the column loop with the present scales. */
+/* Runs gptq_solve with the current scales. */
 static void solution_solve(osh_ctx *cx, solution *s)
 {
     const problem *p = s->p;
@@ -191,8 +191,8 @@ static float quantized(const solution *s, int64_t o, int64_t i)
     return osh_round_to((osh_grid_value(&g, s->codes[o * p->I + i]) - z) * s->scale[at], p->dtype);
 }
 
-/* Returns tr(dW H dW^T) in double. *scatter is the sum of the absolute values; rounding errors of
- * f32 are compared with it. */
+/* Returns tr(dW H dW^T) in double. Sets *scatter to the sum of the absolute values of the terms,
+ * which bounds the rounding errors of f32. */
 static double solution_objective(osh_ctx *cx, const solution *s, double *scatter)
 {
     int64_t I = s->p->I;
@@ -237,7 +237,7 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // losses of the whole range, of the reference's search, and of the
+            double loss[3]; // losses of the plain range, of the reference's search, and of the
                             // kernel's search
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
@@ -272,11 +272,13 @@ static osh_status solution_start(osh_ctx *cx, solution *s)
     return OSH_OK;
 }
 
-/* A sanitizer looks at one kind of each problem, because the kinds differ in values only. */
+/* Returns the first kind to test for problem i. With sanitizers only one kind is tested, because
+ * kinds differ only in values. */
 static kind kind_first(size_t i) { return SANITIZED ? (kind)(i % N_KINDS) : RANDOM; }
 static int kind_step(int step) { return SANITIZED ? N_KINDS : step; }
 
-/* No step raises the loss, the reported loss is the true one, and each step lowers it somewhere. */
+/* No step may raise the loss, the reported loss must be right, and each step must lower the loss in
+ * some problem. */
 static void test_never_raises(void **state)
 {
     (void)state;
@@ -311,8 +313,8 @@ static void test_never_raises(void **state)
     osh_ctx_free(cx);
 }
 
-/* Runs all steps in one call: the losses are near the reference's, and the bytes are the same for
- * any number of threads. */
+/* Runs all steps in one call. The losses must be near the reference's, and the bytes must not
+ * depend on the number of threads. */
 static void test_against_reference(void **state)
 {
     (void)state;
@@ -334,7 +336,7 @@ static void test_against_reference(void **state)
                 osh_ctx_free(cx);
             }
             for (int n = 0; n <= N_STEPS; n++) {
-                /* With few rows one decision shows. */
+                /* With few rows a single code changes the loss by more. */
                 double slack = p->O > 10 && k == RANDOM ? 0.01 : 0.05;
                 if (fabs(loss[1][n] - loss[0][n]) > slack * loss[0][n])
                     print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n,
@@ -353,8 +355,8 @@ static void test_against_reference(void **state)
         }
 }
 
-/* Runs the search and all steps on a GPU with no more memory than predicted. The caller compares
- * the losses with the reference, and the bytes of different orders of the threads. */
+/* Runs the search and all steps on a GPU with only the predicted memory. The caller compares the
+ * losses with the reference, and the bytes for different orders of the threads. */
 static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s,
                            double *loss, double *all)
 {
@@ -392,7 +394,7 @@ static void test_card(void **state)
         kind k = i % N_KINDS;
         solution ref = {0}, s[2] = {{0}};
         double loss[3][N_STEPS + 1], all[3];
-        if (p->I > 300) continue; // these take long on the emulated GPU
+        if (p->I > 300) continue; // large problems take long on the emulated GPU
         solution_open(cx, &ref, p, k);
         solution_start(cx, &ref);
         osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);

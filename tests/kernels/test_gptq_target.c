@@ -1,5 +1,5 @@
-/* test_gptq_target.c - compares gptq_shift and gptq_target with their references, and checks their
- * purpose: the weight that comes closest to the original's output. */
+/* test_gptq_target.c - compares gptq_shift and gptq_target with their references, and checks that
+ * they compute the weight whose output is closest to that of the original model. */
 #include "card.h"
 #include "gptq_hessian.h"
 
@@ -16,7 +16,7 @@ static osh_status run_column(osh_ctx *cx, osh_device *d, int column, const osh_o
     return op->run[column](cx, a);
 }
 
-/* Makes U of a Hessian, and an order of its columns. */
+/* Makes the factor U of a Hessian, and an order of the columns. */
 static void make_factor(osh_ctx *cx, guarded *u, guarded *perm, int64_t I)
 {
     *u = guarded_new(cx, OSH_F32, 2, I, I), *perm = guarded_new(cx, OSH_I32, 1, I, 0);
@@ -42,7 +42,8 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     }
     double e = nmse(&s[1].t, &s[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_shift [%ld]: NMSE %g", (long)I, e);
-    /* S = D Hd^-1 means S Hd = D; Hd[perm i][perm j] is the matrix of make_hessian. */
+    /* Checks S Hd = D, which follows from S = D Hd^-1. Hd[perm i][perm j] is the matrix of
+     * make_hessian. */
     float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
           *was = osh_alloc(cx, (size_t)I * sizeof *was);
     const int32_t *p = perm.t.data;
@@ -98,7 +99,8 @@ static void test_columns(void **state)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // a GPU computes them in two slabs
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // a GPU computes this case in two
+                                                              // slabs
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -107,8 +109,8 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* With inputs that differ, W + W S comes closer to the original's output than W, and than W with
- * another S. */
+/* If the inputs of the quantized and the original model differ, the output of W + W S is closer to
+ * the original's than the output of W, and than with a different S. */
 static void test_closest(void **state)
 {
     (void)state;
@@ -123,7 +125,8 @@ static void test_closest(void **state)
     guarded_fill(&x0, 1, 1), guarded_fill(&w, 2, 1);
     guarded_fill(&h, 3, 0), guarded_fill(&s, 3, 0);
     for (int i = 0; i < I; i++) ((int32_t *)perm.t.data)[i] = i;
-    for (int i = 0; i < N * I; i++) // each channel has a part of its neighbour
+    for (int i = 0; i < N * I; i++) // each channel of x has a part of the neighbouring channel of
+                                    // x0
         ((float *)x.t.data)[i] =
             (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
                     0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));
@@ -135,7 +138,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_shift"), &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_target"), &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // 0: W; 1: W + W S; 2: W + W S, with S moved a little
+    for (int k = 0; k < 3; k++) { // 0: W; 1: W + W S; 2: W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

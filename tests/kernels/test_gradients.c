@@ -1,16 +1,16 @@
 /* test_gradients.c - tests the gradients of ops.
  *
- * The reference agrees with finite differences of the forward reference, in F32. The fast column
- * agrees with the reference, a batch with its samples, three threads with one, and the CUDA column
- * with the reference. No op takes more memory than it predicts. Ops without a gradient are
- * refused. */
+ * The reference must agree with finite differences of the forward reference, in F32. The CPU and
+ * CUDA kernels must agree with the reference, a batch with its samples, three threads with one. No
+ * op may use more memory than it predicts. Ops without a gradient must be refused. */
 #include "card.h"
 #include "ops/scan.h"
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // number of tokens; starts of the second and third sample, 0: none
-    int64_t in[5][2];    // for each input its width; for each weight its shape, [1] = 0: 1-D
+    int64_t n, split[2]; // number of tokens; first token of the second and of the third sample, 0:
+                         // no such sample
+    int64_t in[5][2];    // width of each input; shape of each weight, [1] = 0: 1-D
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
     float amp;           // amplitude of the inputs; 0 means 1
@@ -104,9 +104,9 @@ static const grad_case cases[] = {
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
-    /* Whole blocks; out_features is cut in two. */
+    /* Whole blocks; out_features is processed in two parts. */
     {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
-    /* More tokens than are packed at a time. */
+    /* More tokens than are packed at once. */
     {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},
     {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
     {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
@@ -127,8 +127,8 @@ static const grad_case cases[] = {
     {"join", 7, {3}, {{8, 0}, {5, 0}}, 18, &join_all},
     {"conv1d", 13, {5, 6}, {{35, 0}, {35, 4}, {35, 0}}, 35, &conv, 2},
     {"conv1d", 7, {2}, {{3, 0}, {3, 3}}, 3, &conv_plain},
-    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // the conv kernel is longer than
-                                                                   // a sample
+    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // the kernel of the convolution
+                                                                   // is longer than a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
@@ -216,7 +216,7 @@ static osh_grad_args args_of(const grad_run *r)
     return a;
 }
 
-/* Returns the sum of dout * out, with in[k] moved by h along `way`. */
+/* Returns the sum of dout * out when in[k] is moved by h along `way`. */
 static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double h)
 {
     osh_op_args a = {.attr = r->c->attr, .seqs = &r->seqs, .out = {r->out[0], r->out[1]}};
@@ -234,9 +234,9 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
     return sum;
 }
 
-/* Compares the gradient along `way` with a central difference. With step h it errs by h^2 times the
- * third derivative, which is as large as the loss here, and by the roundings of the outputs, 6e-8
- * each, over h; those of many outputs add up as their root. */
+/* Compares the gradient along `way` with a central difference of step h. The difference has an
+ * error of h^2 times the third derivative (about as large as the loss), and an error by the
+ * rounding of the n outputs, 6e-8 sqrt(n) / h. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
     const float *d = r->din[k]->data;
@@ -255,7 +255,7 @@ static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 
 static void test_differences(void **state)
 {
-    if (card_alone() || isa_repeats()) return; // this test uses only the reference
+    if (card_alone() || isa_repeats()) return; // this test runs only references
     osh_ctx *cx = *state;
     for (int i = 0; i < N_CASES; i++) {
         grad_run r;
@@ -268,8 +268,8 @@ static void test_differences(void **state)
             osh_tensor *way = filled(cx, OSH_F32, n, 0, 30, 1);
             float *u = way->data, *d = r.din[k]->data;
             check_direction(cx, &r, k, u);
-            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // one sign, so the terms do
-                                                                      // not cancel
+            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // all terms have one sign, so
+                                                                      // that they do not cancel
             if (n < 2000) check_direction(cx, &r, k, u);
             for (int64_t e = 0; e < n; e++) most = fabsf(d[e]) > fabsf(d[most]) ? e : most;
             for (int64_t e = 0; e < n; e++) u[e] = e == most;
@@ -293,9 +293,9 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
     }
 }
 
-/* The fast column sums in f32: a sum of n terms errs by less than n 2^-24 of the size of its terms.
- * So the NMSE stays under (1e3 * 6e-8)^2 unless terms cancel, as in p - r. A rough column rounds
- * terms to bf16, by 2^-9 at most. */
+/* Compares the CPU kernels with the reference. They sum in f32: a sum of n terms has an error of
+ * less than n 2^-24 times the size of the terms. So the NMSE is less than (1e3 * 6e-8)^2, unless
+ * terms cancel, as in p - r. With `rough`, terms are rounded to BF16 (at most 2^-9). */
 static void test_fast(void **state)
 {
     if (card_alone()) return;
@@ -327,8 +327,8 @@ static void test_fast(void **state)
     }
 }
 
-/* A fresh gradient holds NaNs before the call and gets the values that a gradient of zeros gets.
- * din[0] is dout if the op allows that. */
+/* A gradient that is marked `fresh` is full of NaNs before the call, and must get the values that a
+ * gradient of zeros gets. din[0] is dout if the op allows this. */
 static void test_fresh(void **state)
 {
     if (card_alone()) return;
@@ -363,7 +363,7 @@ static void test_fresh(void **state)
     }
 }
 
-/* Returns rows [first, first + n) of a tensor, or the whole tensor if `rows` is false. */
+/* Returns rows [first, first + n) of a tensor (view), or the whole tensor if `rows` is false. */
 static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64_t n)
 {
     osh_tensor v = *t;
@@ -372,8 +372,8 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
     return v;
 }
 
-/* A batch gives the bytes of its samples one after the other, and three threads give the bytes of
- * one. */
+/* A batch must give the bytes of its samples, computed one after the other, and three threads the
+ * bytes of one thread. */
 static void test_alone(void **state)
 {
     if (card_alone()) return;
@@ -470,8 +470,8 @@ static void test_none(void **state)
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
-/* Computes the gradients of a case on the GPU into din, which is 0. The call takes the scratch that
- * the op predicts. */
+/* Computes the gradients of a case on the GPU into din, which is 0 before. The kernel gets the
+ * scratch that the op predicts. */
 static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
 {
     osh_grad_args a = args_of(r), on = {.attr = a.attr, .seqs = a.seqs, .rough = rough};
@@ -499,8 +499,8 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
     return rc;
 }
 
-/* Checks the CUDA column: it is near the reference, and its bytes are the same in every order of
- * the threads. */
+/* Checks the CUDA kernel of an op: its gradients must be near the reference, and the same in every
+ * order of the threads. */
 static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype dt, bool rough)
 {
     grad_run r;
@@ -523,8 +523,9 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
-        bool naught = osh_tensor_numel(want[k]) < 3; // such a gradient may be 0 except for
-                                                     // rounding, as for a softmax of one key
+        bool naught = osh_tensor_numel(want[k]) < 3; // a gradient of one or two elements may be 0
+                                                     // except for rounding, as for a softmax of one
+                                                     // key
         if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))
             fail_msg("%s, case %d, input %d, %s on the GPU: NMSE %g", c->op, (int)(c - cases), k,
                      osh_dtype_name(dt), e);

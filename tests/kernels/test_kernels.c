@@ -1,9 +1,9 @@
-/* test_kernels.c - compares the fast columns of every model op, CPU and CUDA, with the reference;
- * one row of `cases` per shape.
+/* test_kernels.c - compares the CPU and CUDA kernels of every op of a model with the reference.
+ * Each row of `cases` is one shape.
  *
- * It also checks that guards stay, a batch gives the bytes of its samples alone, one thread gives
- * the bytes of three, and each attribute matters: its case differs from the same case without
- * it. */
+ * Also checks that guard bytes do not change, that a batch gives the bytes of its samples alone,
+ * and one thread the bytes of three. Each attribute must have an effect: the result without the
+ * attribute must differ. */
 #include "card.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
@@ -13,11 +13,12 @@ typedef struct op_case {
     int64_t n;                   // number of tokens
     int64_t in[3], w[3][2], out; // widths of inputs; shapes of weights (0: absent; [1] 0: 1-D);
                                  // width of the output
-    int64_t split[2];            // starts of the second and third sample; 0: none
+    int64_t split[2];            // first token of the second and of the third sample; 0: no such
+                                 // sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // NULL: the defaults of the op
-    const void *without;         // like `attr`, but without one property; the result must change
-    bool f32;                    // in[0] is F32, whatever dtype the others have
+    const void *without;         // like `attr`, but without one property; the result must differ
+    bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh",
@@ -128,7 +129,7 @@ static const osh_rms_norm_attr plain129 = {.eps = 1e-5, .plain = true},
 static const osh_attention_attr att7h = {6, 2, 7, 0, 0, 0, 5}, att7hw = {6, 2, 7, 3, 0, 0, 5},
                                 att64h = {9, 3, 64, 0, 0, 0, 100},
                                 att16h = {2, 1, 16, 0, 0, 0, 600};
-static osh_rope_attr rope64, rope258; // main fills them
+static osh_rope_attr rope64, rope258; // attributes that main fills
 
 static const op_case cases[] = {
     {"embedding", 1, {1}, {{33, 129}}, 129, .attr = &emb},
@@ -137,7 +138,7 @@ static const op_case cases[] = {
     {"rms_norm", 3, {7}, {{7}}, 7, .attr = &eps},
     {"rms_norm", 130, {129}, {{129}}, 129, {65}, .attr = &eps},
     {"rms_norm", 67, {576}, {{576}}, 576, {9, 11}, .attr = &eps},
-    /* |x| ~ sqrt(eps) */
+    /* |x| is near sqrt(eps) */
     {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0},
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
     {"rms_norm", 5, {24}, .out = 24, {2}, .attr = &plain8, .without = &plain24},
@@ -185,13 +186,13 @@ static const op_case cases[] = {
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
     {"rope", 129, {24}, .out = 24, {100}, .attr = &rope8s, .without = &rope8},
     {"rope", 129, {24}, .out = 24, {64}, .attr = &rope8p, .without = &rope8},
-    /* Lengths are 15, 64 and 50; max_pos is 20. */
+    /* Samples of 15, 64 and 50 tokens; max_pos is 20. */
     {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f},
     {"rope", 70, {258}, .out = 258, .attr = &rope258},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8i, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8ip, .without = &rope8p},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8q},
-    /* Lengths are 15, 35 and 49; long_from is 20. */
+    /* Samples of 15, 35 and 49 tokens; long_from is 20. */
     {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8b, .without = &rope8f},
     {"rope", 515, {576}, .out = 576, {7}, .attr = &rope64},
@@ -299,19 +300,20 @@ static const op_case cases[] = {
     {"moe_combine", 29, {129, 129, 8}, .out = 129, {3}, .attr = &expert6p, .without = &expert6},
 };
 
-/* Cases that matter only on a GPU: rows that share a block, far positions, scores in more than one
+/* Additional cases for a GPU: rows that share a block, far positions, scores in more than one
  * chunk. */
-enum { FAR_TOKENS = 10000 }; // a case with more tokens runs once, for its values
+enum { FAR_TOKENS = 10000 }; // a case with more tokens is run only once
 static const op_case card_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
     {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
     {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
     {"rope", 131073, {8}, .out = 8, .attr = &rope8f},
-    {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // the kernel reads both halves as packs
+    {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // the kernel reads both halves of a head
+                                                          // in packs
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
-    /* Equal samples go in one pass. */
+    /* Equal samples are computed in one pass. */
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
 
@@ -323,7 +325,7 @@ typedef struct op_run {
     osh_op_args a;
 } op_run;
 
-/* Opens a case with weights of dtype `stored`. */
+/* Opens a case: inputs of dtype dt, weights of dtype `stored`, and the output. */
 static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -349,7 +351,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
     }
-    /* Not all rows go to each expert. */
+    /* Only some rows are sent to each expert. */
     for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5)
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
     r->out = guarded_new(cx, op->f32_out ? OSH_F32 : dt, 2, c->n, c->out);
@@ -415,7 +417,7 @@ static void test_fast_equals_ref(void **state)
     osh_ctx_free(cx);
 }
 
-/* The batch on three threads gives the bytes of each sample alone on one thread. */
+/* Checks that the batch on three threads gives the bytes of each sample alone on one thread. */
 static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -461,7 +463,7 @@ static void test_same_bytes(void **state)
     osh_ctx_free(one);
 }
 
-/* Runs rows [from, end) as the next piece of one sample. */
+/* Runs rows [past->n, end) as the next piece of one sample. */
 static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, const osh_op_past *past,
                             int64_t end)
 {
@@ -479,8 +481,8 @@ static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, cons
     return osh_op_run(cx, op, &a);
 }
 
-/* A sample in pieces, two of them of one token, gives what the whole sample gives. Each op has
- * either `each_token` or `next`. */
+/* A sample that is computed in pieces, two of them of one token, must give the result of the whole
+ * sample. Each op has either `each_token` or `next`. */
 static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -518,7 +520,7 @@ static void test_in_pieces(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const op_case *c = &cases[i];
-        /* the frequencies of a long sample depend on its length */
+        /* the frequencies of dynamic ropes depend on the length of the sample */
         if (!strcmp(c->op, "rope") && osh_rope_key(c->attr, c->n)) continue;
         check_pieces(cx, c, OSH_F32);
         check_pieces(cx, c, OSH_BF16);
@@ -527,8 +529,8 @@ static void test_in_pieces(void **state)
     osh_ctx_free(cx);
 }
 
-/* The scratch that the table predicts covers the scratch of the fast kernel, and the predicted
- * width and weight shapes are those of the case. */
+/* The predicted scratch of an op must be enough for its CPU kernel, and the inferred width and
+ * weight shapes must be those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -550,7 +552,7 @@ static void test_scratch_and_shapes(void **state)
         size_t live = osh_mem_live(cx);
         assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
         size_t took = osh_mem_peak(cx) - live, said = op->scratch(c->attr, c->in, c->out, c->n, 2);
-        if (took > said + 2048) // small blocks are rounded up
+        if (took > said + 2048) // 2048: small blocks are rounded up
             fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n,
                      (long long)c->out, took, said);
         op_run_close(cx, &r);
@@ -601,8 +603,7 @@ static void test_bad_token(void **state)
     osh_ctx_free(cx);
 }
 
-/* Finds the first of several elements that are not finite, in any chunk and with any number of
- * threads. */
+/* Finds the first element that is not finite, in any chunk and with any number of threads. */
 static void test_first_nonfinite(void **state)
 {
     (void)state;
@@ -629,14 +630,15 @@ static void test_first_nonfinite(void **state)
 
 /* ---- experts ---- */
 
-/* Runs the op on the GPU d; NULL: on the CPU. */
+/* Runs the op on the GPU d, or on the CPU if d is NULL. */
 static void run_on(osh_ctx *cx, osh_device *d, const osh_op *op, osh_op_args *a)
 {
     if (d) assert_int_equal(card_run(cx, d, op, a, 0), OSH_OK);
     else assert_int_equal(osh_op_run(cx, op, a), OSH_OK);
 }
 
-/* The router prefers the lower index among equal logits. The weights of a token add up to 1. */
+/* The router must prefer the lower index among equal logits. The weights of a token must add up to
+ * 1. */
 static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 3, E = 40 };
@@ -663,7 +665,8 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
     guarded_check(&y), guarded_free(cx, &x), guarded_free(cx, &y);
 }
 
-/* The output of an expert for a token that does not go to it leaves no trace. */
+/* The output of an expert for a token that is not sent to the expert must have no effect, even if
+ * it is NaN. */
 static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 5, D = 40, E = 3 };
@@ -682,7 +685,7 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        for (int i = n * D; i < (n + 1) * D && !same; i++) { // first the product is rounded, then
+        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded first, then
                                                              // the sum
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
@@ -719,8 +722,7 @@ static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, i
     return (op_case){"attention", 38, {q, kv, kv}, .out = q, {1, 18}, .attr = &far_heads};
 }
 
-/* Runs each sample alone on its rows of the batch's tensors on the GPU: out gets the bytes of the
- * batch. */
+/* Runs each sample alone on the GPU, on its rows of the batch's tensors. */
 static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
 {
     carded in[5], out = card_put(cx, d, &r->out.t);
@@ -746,7 +748,7 @@ static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r
     card_take(cx, &r->out.t, &out);
 }
 
-/* True if src/ops/cuda/attention_fused.cuh computes the case. */
+/* True if the GPU computes the case by src/ops/cuda/attention_fused.cuh. */
 static bool is_fused(const op_case *c, osh_dtype dt)
 {
     const osh_attention_attr *at = c->attr;
@@ -775,12 +777,13 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
                      (long long)c->n, (long long)c->out, osh_dtype_name(dt));
     }
     double e = nmse(&first.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
-    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has the tight tolerance
+    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has a smaller tolerance
     if (!(e <= tol))
         fail_msg("%s [%lld, %lld] %s, weights %s, on the GPU: NMSE %g, want %g", c->op,
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,
                  tol);
-    /* linear multiplies all rows of a batch as one product. */
+    /* All ops but linear give the bytes of each sample alone; linear multiplies all rows of a batch
+     * as one product. */
     if (first.seqs.n > 1 && strcmp(c->op, "linear")) {
         run_alone_on(cx, d, op, &again);
         bool same = !memcmp(first.out.t.data, again.out.t.data, n);
@@ -833,7 +836,7 @@ static bool any_nonfinite(const osh_tensor *t)
     return false;
 }
 
-/* If one element of in[k] is not finite, an element of the output is not finite. */
+/* Checks that if one element of in[k] is not finite, an element of the output is not finite. */
 static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, int k)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -844,7 +847,7 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // an element of the last token, and of the first
+            if (try == 2) at = v % 2 ? n - 1 : 0; // the first element, or the last
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (card_run(cx, d, op, &r.a,
                          op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
@@ -857,7 +860,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
         }
 }
 
-/* Checks the bits of `spreads`: osh_exec_run relies on them if it does not look at a value. */
+/* Checks the bits `spreads` of ops, from which osh_exec_run knows that a value that is not finite
+ * is found in a later value. */
 static void test_card_spreads(void **state)
 {
     (void)state;
@@ -865,7 +869,7 @@ static void test_card_spreads(void **state)
     const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     int n = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    /* Races are looked for in test_card. */
+    /* races are detected by test_card */
     osh_device *d = osh_race_barrier ? NULL : card_open(cx, CARD_BYTES);
     card_order(0);
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
@@ -875,7 +879,8 @@ static void test_card_spreads(void **state)
             if (osh_op_spreads(op, cases[i].attr, k / 3))
                 check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // 8, 32, 128: head sizes of the fused kernel
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // head sizes 8, 32 and 128, which the fused
+                                                   // kernel computes
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
             if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))
@@ -887,8 +892,8 @@ static void test_card_spreads(void **state)
     osh_ctx_free(cx);
 }
 
-/* If an allocation of the host or of the GPU fails, the op returns OSH_E_NOMEM, and the arena has
- * its blocks back. */
+/* If an allocation on the host or on the GPU fails, the op must return OSH_E_NOMEM, and must free
+ * its blocks of the arena. */
 static void test_card_torture(void **state)
 {
     (void)state;
@@ -926,7 +931,7 @@ static void test_card_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* The call checks ids in host memory before it does anything. A bad id on the GPU makes a row of
+/* Ids in host memory are checked before the kernel runs. A bad id in GPU memory makes a row of
  * NaN. */
 static void test_card_ids(void **state)
 {
@@ -965,7 +970,8 @@ static void test_card_ids(void **state)
     osh_ctx_free(cx);
 }
 
-/* Checks finite and minmax of x [11, width], which begins at element `shift` of a tensor. */
+/* Checks osh_cuda_finite and osh_cuda_minmax on x [11, width], which begins at element `shift` of a
+ * tensor. */
 static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, int64_t shift)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -994,7 +1000,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    for (int64_t base = 1000; base <= 2000; base += 1000) // the second base finds nothing lower
+    for (int64_t base = 1000; base <= 2000; base += 1000) // the second call must not replace the
+                                                          // lower position of the first
         assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_int_equal(first, 1000 + at);

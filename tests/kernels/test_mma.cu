@@ -1,8 +1,8 @@
 /* test_mma.cu - compares the wrappers of src/ops/cuda/mma.cuh with their definitions.
  *
- * On a GPU it tests the instructions (label cuda; skipped without a GPU). On the emulated GPU, for
- * which tests/play/test_mma.cc includes this file, it tests their twins. Operands are small
- * integers, so every order of a sum gives the same bits. */
+ * On a GPU, tests the instructions (label cuda; skipped without a GPU). On the emulated GPU
+ * (tests/play/test_mma.cc includes this file), tests the functions that emulate them. Operands are
+ * small integers, so sums have the same bits in every order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/cuda/mma.cuh"
 
-enum { SEED = 5, STRIDE = 24 }; // elements in a row of shared memory: 8 and a gap
+enum { SEED = 5, STRIDE = 24 }; // STRIDE: elements from one row in shared memory to the next
 
 /* ---- kernels of one warp; they write out the layouts that the header states ---- */
 template <class T>
@@ -42,7 +42,8 @@ static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b
     for (int i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = fc.v[i];
 }
 
-/* Element (row, col) of matrix m is 64 m + 8 row + col. out [2, 32, 4]: plain, transposed. */
+/* Loads four matrices whose element (row, col) of matrix m is 64 m + 8 row + col. out [2, 32, 4]:
+ * not transposed, transposed. */
 static __global__ void ldmatrix_kernel(uint32_t *out)
 {
     OSH_DYNAMIC_SHARED(uint16_t, rows);
@@ -56,8 +57,8 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
     for (int m = 0; m < 4; m++) out[128 + lane * 4 + m] = r[m];
 }
 
-/* Copies two groups and reads them by turned threads. out [2, 64] of 16 bytes; each third piece is
- * absent. */
+/* Copies two groups asynchronously; other threads read them. out [2, 64] of 16 bytes; each third
+ * piece is absent. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);
@@ -185,7 +186,7 @@ template <class T> static void check_scalars(osh_dtype dt)
     for (int i = 0; i < N; i++)
         x[i] = 20 * (float)osh_rng_sym(SEED, 3, (uint64_t)i) * (i % 8 ? 1 : 6);
     x[0] = 0, x[1] = -INFINITY, x[2] = -1, x[3] = -127, x[4] = -1e30f;
-    /* Ties of both dtypes. */
+    /* Ties of BF16 and of F16. */
     x[5] = 1 + ldexpf(1, -8), x[6] = 1 + ldexpf(3, -8), x[7] = 1 + ldexpf(1, -11);
     void *on[3] = {gpu_put(NULL, sizeof exps), gpu_put(NULL, sizeof twos), gpu_put(x, sizeof x)};
     OSH_LAUNCH(scalar_kernel<T>, 1, N, 0, stream, (float *)on[0], (uint32_t *)on[1],

@@ -1,5 +1,5 @@
-/* test_pairs.c - compares linear, Hessians, attention and products on BF16 pairs with the
- * reference. */
+/* test_pairs.c - compares linear, Hessians, attention and products that multiply pairs of BF16
+ * numbers with the reference. */
 #include "kernel_test.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
@@ -42,7 +42,8 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     guarded_fill(&x, 1, 1);
-    for (int i = 0; i < 4; i++) { // H has values before the call; those above the diagonal stay
+    for (int i = 0; i < 4; i++) { // H has values before the call; elements above the diagonal must
+                                  // not change
         h[i] = guarded_new(one, OSH_F32, 2, width, width);
         guarded_fill(&h[i], 2, 1);
     }
@@ -50,7 +51,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     assert_int_equal(op->run[OSH_REF](one, &a), OSH_OK);
     assert_int_equal(osh_pairs_hessian(one, &h[1].t, &x.t, NULL, &seqs), OSH_OK);
     assert_int_equal(osh_pairs_hessian(three, &h[2].t, &x.t, NULL, &seqs), OSH_OK);
-    for (int i = 0; i < 2; i++) { // each sample by itself
+    for (int i = 0; i < 2; i++) { // each sample in a call of its own
         int64_t rows = parts[i][1];
         osh_tensor part = osh_tensor_view(OSH_BF16, 2, (int64_t[]){rows, width},
                                           osh_elem(&x.t, offsets[i] * width));
@@ -101,7 +102,7 @@ static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_att
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
 }
 
-/* Compares osh_gated_run with the three ops. nan: row 1 of x has a NaN. */
+/* Compares osh_gated_run with the three ops gate, up and glu. nan: row 1 of x has a NaN. */
 static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias,
                        bool nan)
 {
@@ -162,7 +163,7 @@ typedef struct flow_case {
     bool bias, gated, nan;
 } flow_case;
 
-/* Makes the blocks of one product: the rows of block i are those of x from row i on. */
+/* Makes the blocks of one product. Block i multiplies the m rows of x that begin at row i. */
 static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint16_t *x,
                         uint32_t *packed[2], const float *bias, uint16_t *y)
 {
@@ -177,7 +178,7 @@ static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint
     }
 }
 
-/* Computes y by osh_pairs_product and osh_pairs_narrow. */
+/* Computes the expected y of a block by osh_pairs_product and osh_pairs_narrow. */
 static void flow_expected(const osh_flow_block *b, uint16_t *y)
 {
     float sums[OSH_PAIRS_BAND * ROW];
@@ -207,7 +208,7 @@ static void flow_case_run(const flow_case *c)
     for (uint64_t i = 0; i < 2 * ROW * FLOW_K; i++)
         (&w[0][0])[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 2, i));
     for (uint64_t i = 0; i < 2 * ROW; i++) bias[i] = osh_rng_sym(SEED, 3, i);
-    if (c->nan) x[c->k + 1] = 0x7fc1; // row 1 of x is part of blocks 0 and 1
+    if (c->nan) x[c->k + 1] = 0x7fc1; // row 1 of x is in blocks 0 and 1
     for (int k = 0; k < 2; k++)
         for (int64_t p = 0; p < c->n; p += 16)
             osh_pairs_pack_rows(room[k] + p / 16 * osh_pairs_panel(c->k), w[k] + p * c->k, c->k,
@@ -263,7 +264,7 @@ static void run_cases(void)
     osh_ctx_free(one);
 }
 
-/* On a CPU without the instructions the plain loops run, with their own packing and cutting. */
+/* On a CPU without the instructions, these cases test the loops in C. */
 static void test_cases(void **state)
 {
     (void)state;

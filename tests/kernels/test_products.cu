@@ -1,11 +1,11 @@
 /* test_products.cu - tests the calls of src/gpu/blas.cu to cuBLASLt and cuSOLVER.
  *
- * On a GPU it tests the libraries (label cuda; skipped without a GPU). On the emulated GPU, for
- * which tests/play/test_products.cc includes this file, it tests the emulated libraries.
+ * On a GPU, tests the libraries (label cuda; skipped without a GPU). On the emulated GPU
+ * (tests/play/test_products.cc includes this file), tests the emulated libraries.
  *
- * Products of every dtype and shape of argument agree with sums in double. The bytes of a product
- * depend neither on the number of products in a call nor on the positions of the operands in the
- * arena. Factors and inverses of triangles are right, and the other triangle stays unchanged. */
+ * Products of every dtype and shape must agree with sums in double. The bytes of a product must not
+ * depend on the number of products in a call, nor on the addresses of the operands. Factors and
+ * inverses of triangles must be right, and the other triangle must not change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,8 @@ static void ok(osh_status rc)
     if (rc) fail_msg("%s", osh_error_text(cx));
 }
 
-/* Holds n values that are exact in dt, on the GPU `skip` elements after the start of a block. */
+/* A vector of n values that are exact in dt. On the GPU it begins `skip` elements after the start
+ * of a block. */
 typedef struct vec {
     char *room; // own: memory from the arena
     void *at;
@@ -95,7 +96,7 @@ static void vec_drop(const vec &v) { osh_device_free(d, v.room); }
 typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
-    bool ta, tb, shared; // `shared`: one B for the whole batch
+    bool ta, tb, shared; // shared: all products of the batch share one B
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -110,8 +111,8 @@ static void gemm_check(const gemm_case &g)
         c = vec_new(g.out, sc * g.batch, 3);
     osh_cuda_mat ma = {a.at, lda, sa, g.in, g.ta}, mb = {b.at, ldb, sb, g.in, g.tb},
                  mc = {c.at, g.n, sc, g.out, false};
-    /* rounding of a narrow result; else that of the sums, which a tensor core may cut off instead
-     * of rounding */
+    /* relative error by rounding the result to a narrow dtype; for f32, the error of sums, which a
+     * tensor core may truncate */
     double worst = 0, unit = g.out == OSH_BF16  ? 1. / 250
                              : g.out == OSH_F16 ? 1. / 2000
                              : g.tf32           ? 1. / 1024
@@ -179,8 +180,8 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Multiplies six products of a batch at a time, four, or one, with operands at the start of a block
- * and after other bytes. */
+/* Computes the products of a batch six, four or one at a time, with operands at the start of a
+ * block and after other bytes. The bytes must be equal. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {
@@ -232,8 +233,9 @@ static void test_same_bytes(void **)
 
 /* ---- triangles ---- */
 
-/* Factors H = L L^T + n/2 I of a random L. The lower triangle is row-major, as in gptq_factor; the
- * upper one holds a mark. potrf and trtri get the room that they ask for. */
+/* Factors H = L L^T + n/2 I for a random L. The lower triangle is row-major, as in gptq_factor; the
+ * upper triangle has a marker value that must not change. potrf and trtri get the workspace that
+ * they ask for. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025}) {

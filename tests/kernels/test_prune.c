@@ -1,5 +1,5 @@
-/* test_prune.c - compares prune_solve with plain loops and masks with sorting, and tests GPTQ's
- * loop that keeps the zeros. */
+/* test_prune.c - compares prune_solve with its reference, compares masks with a sort, and tests
+ * that GPTQ keeps the zeros of a pruned weight. */
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
 #include "solver/prune.h"
@@ -9,7 +9,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // every zeros-th weight is 0 already; 0: none
+    int zeros; // every zeros-th weight is already 0; 0: none is
 } prune_problem;
 
 static const prune_problem problems[] = {
@@ -83,8 +83,8 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* One of the two adds in f32 after a block, the other in double. Therefore two nearly equal
-         * costs may change places, once in many thousands. */
+        /* The kernel adds in f32 after a block, the reference in double. So the order of two nearly
+         * equal scores may differ, once in many thousands. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);
@@ -95,7 +95,8 @@ static void test_solve(void **state)
     osh_ctx_free(cx);
 }
 
-/* Prunes rows 1 -4 2 8 5 -5 7 6 with weights 9 1 1 1 ...: the first scores are 3 4 2 8. */
+/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the root of its weight (9 1 1 1 ...),
+ * so the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -103,8 +104,8 @@ static void test_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
     static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
     static const struct { double s; int64_t n, m; bool weigh; float want[8]; } cases[] = {
-        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // two scores are equal: the first one is
-                                                       // pruned
+        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // the scores of 5 and -5 are equal, and the
+                                                       // first of them is pruned
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
@@ -122,7 +123,7 @@ static void test_rows(void **state)
                 fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
     }
     float all[16] = {1, -4, 2, 8, 5, -5, 7, 6, 3, 3, 3, 3, 9, 9, 9, 9};
-    /* The fourth smallest is 3, and there are four of them. */
+    /* The fourth smallest element is 3, and four elements are 3. */
     assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK);
     static const float want[16] = {0, -4, 0, 8, 5, -5, 7, 6, 0, 0, 0, 0, 9, 9, 9, 9};
     assert_memory_equal(all, want, sizeof all);
@@ -152,15 +153,16 @@ static void test_kth(void **state)
     }
 }
 
-/* The codes of weights of 0 are the code of 0, at the positions of the plain loops, and the loss is
- * that of dW. */
+/* Weights that are 0 must get the code of 0, as in the reference, and the loss must be that of
+ * dW. */
 static void test_keep_zeros(void **state)
 {
     (void)state;
     enum { O = 70, I = 96 };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
-    for (int way = 0; way < 4; way++) { // asymmetric; in another order
+    for (int way = 0; way < 4; way++) { // bit 0: asymmetric codes; bit 1: another order of the
+                                        // columns
         static float h[I * I], u[I * I], w[O * I], dq[2][O * I], scale[O], zero[O];
         static int8_t codes[2][O * I];
         static int32_t perm[I], col[I];

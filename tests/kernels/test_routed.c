@@ -1,6 +1,6 @@
-/* test_routed.c - tests a mixture's experts on the rows that the router sends to them, on a GPU:
- * the lists of rows, a linear layer on an expert's rows, and all experts at once, which must give
- * the bytes of the single ops. */
+/* test_routed.c - tests experts on the rows that the router sends to them, on a GPU: the lists of
+ * rows, a linear op on the rows of one expert, and all experts in one call, which must give the
+ * bytes of single ops. */
 #include "card.h"
 
 typedef struct fixture {
@@ -27,8 +27,9 @@ static int teardown(void **state)
 }
 
 typedef struct shape {
-    int64_t N, D, F, E, some; // some: tokens that go to each expert but the first, which gets none;
-                              // 0: all tokens
+    int64_t N, D, F, E, some; // N tokens, D hidden size, F width of an expert, E experts; some:
+                              // tokens that are sent to each expert but the first, which gets none
+                              // (0: all tokens go to all experts)
     osh_dtype dt;
 } shape;
 
@@ -121,7 +122,7 @@ static void lists_are_right(fixture *f, const moe *m)
 
 static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
-    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // filled with bytes 0xA5
+    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // a tensor filled with bytes 0xA5
     carded c = card_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
@@ -132,7 +133,7 @@ static void op_run(fixture *f, const char *op, osh_op_args a)
     if (osh_op_run(f->cx, osh_op_find(op), &a)) fail_msg("%s: %s", op, osh_error_text(f->cx));
 }
 
-/* Computes the sum after all experts, op after op. */
+/* Computes the sum of all experts with single ops. */
 static void one_by_one(fixture *f, const moe *m, carded *out)
 {
     const shape *s = &m->s;
@@ -189,8 +190,8 @@ static void assert_same(fixture *f, carded *a, carded *b)
     guarded_free(f->cx, &x), guarded_free(f->cx, &y);
 }
 
-/* The rows of the last expert through the first expert's gate equal the reference, and nothing is
- * written beside them. */
+/* Multiplies the rows of the last expert by the gate of the first expert. The result must equal the
+ * reference, and no other rows may be written. */
 static void linear_is_right(fixture *f, const moe *m)
 {
     const shape *s = &m->s;
@@ -231,7 +232,7 @@ static void one_shape(fixture *f, shape s)
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
     carded again = empty_new(f, s.dt, s.N, s.D),
-           in_place = empty_new(f, s.dt, s.N, s.D); // the output is `sum` itself
+           in_place = empty_new(f, s.dt, s.N, s.D); // the output overwrites `sum`
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);
@@ -246,9 +247,9 @@ static void experts_at_once(void **state)
     for (int k = 0; k < card_orders(); k++) {
         card_order(k);
         one_shape(f, (shape){7, 8, 8, 3, 3, OSH_F16});
-        /* Steps and tiles are not whole; rounds have several experts. */
+        /* Steps and tiles are not full; a round has several experts. */
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
-        /* All tokens go to all experts: a round for each, two tiles of rows. */
+        /* All tokens go to all experts: each round has one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
         one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes than there
                                                              // are experts
@@ -257,8 +258,8 @@ static void experts_at_once(void **state)
     card_order(0);
 }
 
-/* An infinity in a gate is found after the activation: the note has the first row of its expert and
- * its channel. */
+/* An infinity in a gate must be found after the activation, and reported with the first row of the
+ * expert and the channel. */
 static void what_is_not_finite_is_found(void **state)
 {
     fixture *f = *state;

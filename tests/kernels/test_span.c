@@ -1,11 +1,11 @@
-/* test_span.c - tests the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 and
- * AVX-512 bodies, and exp and the roundings are exact enough over their whole range and for special
- * values. */
+/* test_span.c - tests the vector loops of math/span.h. The baseline (SSE2) code must give the bytes
+ * of the AVX2 and AVX-512 code. exp and the roundings must be accurate over their whole range and
+ * for special values. */
 #include "kernel_test.h"
 #include "math/span.h"
 #include "math/span512.h"
 
-/* A second copy of the loops that never takes the wider bodies. */
+/* A second copy of the loops, which never uses AVX2 or AVX-512. */
 #include "base/isa.h"
 #define osh_span512_takes(dt) ((void)(dt), false)
 #define osh_isa_used() OSH_ISA_GENERIC
@@ -78,7 +78,8 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
         assert_memory_equal(a, b, sizeof a);
-        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last half of a vector of 16 remains
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last element group is half a vector
+                                                        // of 16
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
         osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt),
@@ -91,7 +92,7 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Tests rows of every length: they end in a group of vectors, in a single vector or in a half
+/* Tests rows of every length, which end in a group of vectors, in a single vector or in a half
  * vector. */
 static void test_every_length(void **state)
 {
@@ -101,7 +102,7 @@ static void test_every_length(void **state)
 
     fill(x, 10, 20), fill(y, 11, 3);
     for (int64_t n = 8; n <= 600; n += 8) {
-        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // a window hides this element
+        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // an element that a window hides
         for (int act = OSH_ACT_SILU; act <= OSH_ACT_GELU_TANH; act++) {
             memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
             osh_span_glu(a, y, n, (osh_act_kind)act, OSH_BF16),
@@ -124,7 +125,7 @@ static void test_every_length(void **state)
     }
 }
 
-/* Loops with a body from BF16 to BF16 give the bytes of the loops in f32. */
+/* Loops that read and write BF16 directly must give the bytes of the loops in f32. */
 static void test_same_bytes_of_bf16(void **state)
 {
     (void)state;
@@ -148,7 +149,7 @@ static void test_same_bytes_of_bf16(void **state)
     }
 }
 
-/* Scores hidden by causality are -inf. A NaN must not get lost. */
+/* Tests softmax. Scores that the causal mask hides are -inf. A NaN must remain in the result. */
 static void test_softmax(void **state)
 {
     (void)state;
@@ -178,8 +179,8 @@ static void test_softmax(void **state)
     }
 }
 
-/* Tests angles of rope, which are f32 products, to a position of 2^24 and near the multiples of
- * pi/2. */
+/* Tests sin and cos of the angles of rope, which are f32 products, up to a position of 2^24 and
+ * near the multiples of pi/2. */
 static void test_sincos(void **state)
 {
     (void)state;
@@ -205,8 +206,8 @@ static void test_sincos(void **state)
         }
     }
     printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
-    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: rounded correctly
-                                             // except for ties
+    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded
+                                             // except near ties
 }
 
 static void test_tanh(void **state)
@@ -230,7 +231,7 @@ static void test_exp(void **state)
     (void)state;
     double worst = 0;
     for (double x = -87.3; x < 88.3; x += 1.0 / 8192) {
-        /* Seven lanes are 0. */
+        /* The other seven lanes are 0 after exp. */
         float v[8] = {(float)x, -1000, -1000, -1000, -1000, -1000, -1000, -1000};
         double want = exp((float)x), got = osh_span_sum_exp(v, 8, 0);
         int e;
@@ -251,8 +252,7 @@ static void test_exp(void **state)
     assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
 }
 
-/* Compares every f32 pattern in steps of a prime, and the special ones, with the scalar
- * conversions. */
+/* Compares f32 bit patterns (in steps of a prime, and special ones) with the scalar conversions. */
 static void test_round(void **state)
 {
     (void)state;

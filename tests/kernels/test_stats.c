@@ -1,6 +1,6 @@
 /* test_stats.c - compares hessian_accum, shift_accum, nll and kl with their references. The bytes
- * are the same for any batch and any number of threads. Each statistic of ops/stat.h is summed in
- * groups of samples. */
+ * must not depend on the batch or the number of threads. Also tests the statistics of ops/stat.h,
+ * which are summed in groups of samples. */
 #include "card.h"
 
 #include <math.h>
@@ -37,8 +37,8 @@ static void hessian_fill(guarded *g, uint64_t stream, bool whole)
     else guarded_fill(g, stream, 1);
 }
 
-/* Adds H of x [n, width] to the values in H, in one batch of samples that is cut at split. whole: x
- * has whole numbers, and H must be exact. */
+/* Adds x^T x of x [n, width] to H, in a batch of two samples: rows before `split`, and the other
+ * rows. whole: x has whole numbers, and H must be exact. */
 static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt,
                          bool whole)
 {
@@ -58,18 +58,18 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &h[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < seqs.n; s++) { // sample by sample on one thread
+    for (int64_t s = 0; s < seqs.n; s++) { // each sample alone on one thread
         osh_tensor part = x.t;
         part.data = osh_elem(&x.t, offsets[s] * width);
         part.shape[0] = offsets[s + 1] - offsets[s];
         osh_op_args b = {.in = {&part}, .out = {&h[2].t}};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
-    /* Nothing is written above the diagonal. */
+    /* Elements above the diagonal must not be written. */
     assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t));
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= tol)) fail_msg("hessian [%ld, %ld]: NMSE %g, want %g", (long)n, (long)width, e, tol);
-    if (f->d && op->run[OSH_CUDA]) { // only the lower triangle is compared
+    if (f->d && op->run[OSH_CUDA]) { // only the lower triangle of the GPU's H is compared
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
@@ -96,16 +96,17 @@ static void test_hessian(void **state)
         hessian_case(*state, 7, 7, 3, dt, d > 2);
         hessian_case(*state, 129, 129, 1, dt, d > 2);
         hessian_case(*state, 700, 257, 600, dt, d > 2);
-        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // has two panels
+        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // n is two panels of rows
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that the GPU cuts
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU uses several panels
+        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that a tensor core truncates
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes H in several
+                                                                // panels
     }
 }
 
-/* Checks D of x and x0 [n, width] like hessian_case. Equal inputs add nothing. */
+/* Checks shift_accum on x and x0 [n, width] as hessian_case does. Equal inputs must add nothing. */
 static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("shift_accum");
@@ -124,7 +125,7 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &d[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < seqs.n; s++) { // sample by sample on one thread
+    for (int64_t s = 0; s < seqs.n; s++) { // each sample alone on one thread
         osh_tensor part = x.t, part0 = x0.t;
         part.data = osh_elem(&x.t, offsets[s] * width),
         part0.data = osh_elem(&x0.t, offsets[s] * width);
@@ -151,8 +152,8 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     for (int i = 0; i < 4; i++) guarded_check(&d[i]), guarded_free(f->one, &d[i]);
 }
 
-/* Checks the smallest and largest value of x [n, width] for any batch and threads: nothing is
- * rounded. */
+/* Checks the smallest and the largest value of each channel of x [n, width]. The result must be
+ * exact for any batch and number of threads. */
 static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("channel_range");
@@ -168,7 +169,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &r[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < 2; s++) { // adds the second part first
+    for (int64_t s = 0; s < 2; s++) { // adds the second sample first
         osh_tensor part = x.t;
         part.data = osh_elem(&x.t, s ? 0 : split * width), part.shape[0] = s ? split : n - split;
         osh_op_args b = {.in = {&part}, .out = {&r[2].t}};
@@ -176,7 +177,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     }
     for (int i = 1; i < 3; i++)
         assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
-    float *got = r[0].t.data, lo = got[0], hi = got[width]; // computes channel 0 by hand
+    float *got = r[0].t.data, lo = got[0], hi = got[width]; // checks channel 0 by a simple loop
     for (int64_t i = 0; i < n; i++) {
         float v;
         osh_to_f32(&v, osh_elem(&x.t, i * width), dt, 1);
@@ -197,9 +198,9 @@ static void test_channel_range(void **state)
     }
 }
 
-/* Checks sums of |x| of 40,000 tokens near 1, which lose a thousandth in plain f32. They are within
- * half a unit in the last place of the sum in double, and have the same bytes in two batches and on
- * three threads. */
+/* Checks sums of |x| over 40,000 tokens near 1, for which plain f32 sums have an error of 0.1 %.
+ * The sums must be within half a unit in the last place of the sum in double, and have the same
+ * bytes in two batches and on three threads. */
 static void test_channel_sum(void **state)
 {
     enum { TOKENS = 40000, WIDTH = 300 };
@@ -234,7 +235,8 @@ static void test_channel_sum(void **state)
     for (int i = 0; i < 3; i++) guarded_check(&s[i]), guarded_free(f->one, &s[i]);
 }
 
-/* Adds squares in double, token by token: the bits are the same for any batch and threads. */
+/* Checks sums of squares in double, token by token. The bits must not depend on batches or
+ * threads. */
 static void test_channel_squares(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9 };
@@ -263,7 +265,8 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Adds tokens one after the other: the bits are the same for any batch and threads. */
+/* Checks the sum of the largest square of each token, in the order of the tokens. The bits must not
+ * depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
     enum { N = 1100, I = 577, SPLIT = 9 };
@@ -295,8 +298,8 @@ static void test_token_peaks(void **state)
     }
 }
 
-/* Takes each element from one of both inputs, by a number of its own: the bits are the same for any
- * batch and threads. */
+/* Checks the op mix, which takes each element from one of two inputs by a random number of the
+ * element. The bits must not depend on batches or threads. */
 static void test_mix(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
@@ -325,11 +328,13 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // one standard deviation is 87
+        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // a quarter of the elements; the
+                                                                  // standard deviation is 87
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
-        osh_tensor part[2] = {x[0].t, x[1].t}; // the second sample alone, in place
+        osh_tensor part[2] = {x[0].t, x[1].t}; // the second sample alone; the output overwrites the
+                                               // input
         for (int i = 0; i < 2; i++)
             part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
         at.first_sample = FIRST + 1;
@@ -349,17 +354,17 @@ static void test_shift(void **state)
         shift_case(*state, 7, 7, 3, dts[d]);
         shift_case(*state, 129, 129, 1, dts[d]);
         shift_case(*state, 700, 257, 600, dts[d]);
-        shift_case(*state, 2100, 9, 2050, dts[d]); // has two panels
+        shift_case(*state, 2100, 9, 2050, dts[d]); // n is two panels of rows
     }
-    shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU uses several chunks
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU uses several panels
+    shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in several panels
 }
 
-enum { SHARP = 8 }; // amplitude of x, so that logits differ
+enum { SHARP = 8 }; // amplitude of x, large enough that logits differ
 static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}},
                             mixed = {{{3, 0}, {2, 4}}};
-/* Runs nll on the GPU: the result is near want, with the same bytes in every order of the threads
- * and for each sample alone. */
+/* Runs nll on the GPU. The result must be near `want`, with the same bytes in every order of the
+ * threads and for each sample alone. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 {
     const osh_op *op = osh_op_find("nll");
@@ -370,7 +375,8 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 
     for (int k = 0; k < card_orders(); k++) {
         on.out[0] = &y[k > 0].t;
-        /* NaN: every row is written, also rows without a score. */
+        /* The output is NaN before, so the test sees that every row is written, even rows without a
+         * score. */
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
         card_order(k);
         if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
@@ -458,8 +464,8 @@ static void test_nll(void **state)
     nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the GPU in a sample
 }
 
-/* The GPU gives NaN for a target past the vocabulary, whatever follows the last block. Its
- * neighbours are no NaN. */
+/* For a target outside the vocabulary, the GPU returns NaN, whatever follows the last block in
+ * memory. The neighbouring results are not NaN. */
 static void test_nll_past(void **state)
 {
     fixture *f = *state;
@@ -484,7 +490,8 @@ static void test_nll_past(void **state)
     }
 }
 
-/* kl prefers the token with the lowest id among equal tokens, also over tokens of a later block. */
+/* Among tokens with equal logits, kl prefers the lowest id, even if the tokens are in different
+ * blocks. */
 static void test_kl_ties(void **state)
 {
     fixture *f = *state;
@@ -549,7 +556,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     }
     for (int i = 1; i < n_runs; i++) {
         const float *kl = y[i][0].t.data, *want = y[0][0].t.data;
-        for (int64_t r = 0; r < n; r++) // kl may be a difference of large numbers
+        for (int64_t r = 0; r < n; r++) // kl may be a difference of large numbers, so the tolerance
+                                        // is large
             if (!(fabsf(kl[r] - want[r]) <= 1e-5f + 1e-4f * fabsf(want[r])))
                 fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V,
                          (long)r, kl[r], want[r]);
@@ -582,7 +590,7 @@ static void test_kl(void **state)
 /* ---- rows of ops/stat.h ---- */
 
 enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
-typedef struct fed { // samples that are fed to statistics
+typedef struct fed { // samples that are added to statistics
     guarded x, x0, route;
     int64_t offsets[SAMPLES + 1];
 } fed;
@@ -604,7 +612,8 @@ static void fed_free(fixture *f, fed *s)
     guarded_free(f->one, &s->x), guarded_free(f->one, &s->x0), guarded_free(f->one, &s->route);
 }
 
-/* Adds the range and the sum of a sample, like a collector. n is the width of a state. */
+/* Adds the range or the sum of sample k to the statistic `to`, as a collector does. n is the width
+ * of the statistic. */
 static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int64_t k)
 {
     int64_t n = to->shape[to->ndim - 1], first = s->offsets[k] * WIDTH,
@@ -620,8 +629,8 @@ static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int
     }
 }
 
-/* Feeds samples [first, end) of `span` in batches of `size` samples. `d` is the device of the rows;
- * NULL: the host. */
+/* Adds samples [span[0], span[1]) to a statistic in batches of `size` samples. d: GPU that has the
+ * rows; NULL: the host has them. */
 static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t span[2],
                          int64_t size, osh_device *d)
 {
@@ -662,7 +671,8 @@ static osh_stat *stat_begin(osh_ctx *cx, const osh_stat_type *t, osh_groups grou
     return st;
 }
 
-/* Copies the result to `to`; elements above the diagonal of a Hessian are 0. */
+/* Copies the result of a statistic to `to` and frees the statistic. Elements above the diagonal of
+ * a Hessian become 0. */
 static void stat_take(osh_ctx *cx, osh_tensor *to, osh_stat *st)
 {
     assert_int_equal(osh_stat_finish(cx, st), OSH_OK);
@@ -673,7 +683,8 @@ static void stat_take(osh_ctx *cx, osh_tensor *to, osh_stat *st)
     osh_stat_free(cx, st);
 }
 
-/* The groups by hand: each is a statistic of its own, and is merged into the first one. */
+/* Computes the result with n_groups separate statistics, one for each group, which are merged into
+ * the first. */
 static void stat_by_hand(fixture *f, osh_tensor *to, const osh_stat_type *t, const fed *s,
                          int64_t n_groups, osh_device *d)
 {
@@ -696,7 +707,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
                   whole[] = {0, SAMPLES};
     osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
     size_t bytes = osh_tensor_bytes(&shape);
-    osh_tensor *x[3]; // from one group; from groups made by hand; from groups
+    osh_tensor *x[3]; // results: [0] of one group, [1] of groups merged by hand, [2] of groups
     for (int i = 0; i < 3; i++)
         assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
                          OSH_OK);
@@ -704,7 +715,8 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         osh_groups groups = osh_groups_of(SAMPLES, counts[c]);
         stat_by_hand(f, x[1], t, s, counts[c], d);
         for (int i = 0; i < 4; i++) {
-            /* A GPU's batch has samples of one group; its sums are those of the same batches. */
+            /* A batch on a GPU has samples of one group, so only batches of one sample are
+             * compared. */
             if (d && sizes[i] > 1) continue;
             osh_stat *st = stat_begin(f->three, t, groups, d);
             feed_samples(f->three, st, s, whole, sizes[i], d);
@@ -721,8 +733,9 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
     for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);
 }
 
-/* For each row and any batch size, groups of samples give the bytes of parts merged by hand. An
- * exact row does not depend on groups; sums of several groups are close to the sum of one. */
+/* For each statistic and any batch size, groups of samples must give the bytes of statistics merged
+ * by hand. An exact statistic must not depend on groups; for others, sums of several groups must be
+ * close to the sum of one group. */
 static void test_stat_rows(void **state)
 {
     fixture *f = *state;
@@ -738,7 +751,8 @@ static void test_stat_rows(void **state)
     fed_free(f, &s);
 }
 
-/* Groups are neighbours of nearly equal size, and as many as samples at most. */
+/* A group is a range of samples. Groups have nearly equal sizes, and there are at most as many
+ * groups as samples. */
 static void test_groups(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
-/* block.cc - runs a grid: its blocks one after the other, the threads of a block as fibers. A
- * thread runs until it must meet others: all threads of the block at a barrier, the lanes of the
- * mask at a warp call. Then it switches to the next thread that can run. A thread that has not
- * begun gets its own fiber only if the thread before it waits. */
+/* block.cc - runs a grid on the emulated GPU: the blocks one after the other, the threads of a
+ * block as fibers. A thread runs until it must wait for other threads: for all threads of the block
+ * at a barrier, for the lanes of the mask at a warp call. Then the next thread that can run
+ * continues. A thread that has not begun uses the fiber of the thread before it if that thread has
+ * ended; otherwise it gets a fiber of its own. */
 #include "block.h"
 #include "fiber.h"
 
@@ -25,20 +26,20 @@ struct async_copy {
 };
 
 struct thread {
-    osh_fiber *fiber; // runs the thread; NULL: the thread has not begun, or has ended
+    osh_fiber *fiber; // fiber that runs the thread; NULL: the thread has not begun or has ended
     uint3 index;
     int id;             // position in block.threads
-    state at;           // the last wait, or the present one
-    osh_play_site site; // the call at which it waits
+    state at;           // state at the current or the last wait
+    osh_play_site site; // call at which the thread waits
     int predicate;
-    int group;                      // the open group of asynchronous copies
-    std::vector<async_copy> copies; // pending, in their order
+    int group;                      // number of the open group of asynchronous copies
+    std::vector<async_copy> copies; // pending copies, in the order of the calls
 };
 
-/* Lanes that meet put their slots into one of two sets: lanes that already run again fill the
- * other. */
+/* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
+ * again fill the other set. */
 struct warp {
-    osh_play_site site; // the call at which they meet, and its lanes
+    osh_play_site site; // call at which the lanes meet; mask of the lanes
     uint32_t mask, arrived;
     int turn;
     osh_play_slot slots[2][warpSize];
@@ -47,16 +48,17 @@ struct warp {
 static struct {
     const osh_play_grid *g;
     osh_fiber scheduler, fibers[MAX_THREADS];
-    osh_fiber *idle[MAX_THREADS], *from; // a stack of fibers that run no thread; the fiber that ran before this one
+    osh_fiber *idle[MAX_THREADS], *from; // idle: a stack of fibers that run no thread; from: the
+                                         // fiber that ran before the current one
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
-    const int *order;                 // [n]: the threads in the order in which they run
-    int places[MAX_THREADS];          // position of each thread in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: the thread can run
+    const int *order;                 // [n]: indices of the threads in the order in which they run
+    int places[MAX_THREADS];          // [thread]: position in `order`
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: 1 if the thread can run
     int first_ready;                  // no word of `ready` before this one has a bit
-    int n, count; // number of threads of the block; number of those whose predicate was not 0 at
-                  // the last barrier
+    int n, count; // n: threads of the block; count: threads whose predicate was not 0 at the last
+                  // barrier
     int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;
@@ -96,8 +98,8 @@ static void set_all_ready(void)
     block.first_ready = 0;
 }
 
-/* Returns the first thread of the block's order that can run; NULL: none. A warp thus runs alone
- * until its lanes wait for the others, and its stacks stay in the cache. */
+/* Returns the first thread, in the block's order, that can run, or NULL. So a warp runs alone until
+ * its lanes wait for other warps, which keeps its stacks in the cache. */
 static thread *find_ready(void)
 {
     for (int &i = block.first_ready; i < (block.n + 63) / 64; i++) {
@@ -109,9 +111,9 @@ static thread *find_ready(void)
     return nullptr;
 }
 
-/* Makes the next thread the running one, and returns its fiber. A thread that has not begun gets
- * `own`, or a fresh fiber if own is NULL. If all threads wait, they pass a barrier. Returns the
- * scheduler after the last thread. */
+/* Chooses the next thread to run, and returns its fiber. A thread that has not begun gets the fiber
+ * `own`, or a new fiber if `own` is NULL. If all threads wait, they pass a barrier. After the last
+ * thread, returns the fiber of the scheduler. */
 static osh_fiber *next_fiber(osh_fiber *own)
 {
     thread *t;
@@ -128,8 +130,8 @@ static osh_fiber *next_fiber(osh_fiber *own)
     if (own) return t->fiber = own;
     t->fiber = block.idle[--block.n_idle];
     int i = (int)(t->fiber - block.fibers);
-    size_t skew = (size_t)(i % 128) * SKEW; // without it all stacks would share a few sets of the
-                                            // cache
+    size_t skew = (size_t)(i % 128) * SKEW; // without the skew, all stacks would use a few sets of
+                                            // the cache
     osh_fiber_init(t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     return t->fiber;
 }
@@ -155,8 +157,8 @@ int osh_play_barrier(osh_play_site site, int predicate)
     return block.count;
 }
 
-/* The last lane to arrive wakes the others. If orders is set, earlier writes are visible to all of
- * them. */
+/* Waits until all lanes of the mask have arrived, and returns their slots. The last lane to arrive
+ * wakes the others. If `orders` is true, earlier writes of each lane are visible to all lanes. */
 static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
 {
     int me = block.now->id, first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
@@ -226,7 +228,7 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
-/* Runs a thread, and after it each thread that comes next and has not begun. */
+/* Entry of a fiber. Runs a thread, and then each next thread that has not begun. */
 static void fiber_main(void)
 {
     osh_fiber *self = block.now->fiber, *next;
@@ -241,7 +243,7 @@ static void fiber_main(void)
     switch_fibers(self, next, true);
 }
 
-static char *stacks; // own: lives until the process ends
+static char *stacks; // own: freed by the end of the process
 
 static char *stack_of(int i)
 {
@@ -264,7 +266,7 @@ static void say_where(const thread *t, char *text, size_t n)
                  t->site.file, t->site.line);
 }
 
-/* All threads wait: they must be at the same barrier. */
+/* Called when all threads wait. Checks that they wait at one barrier, and wakes them. */
 static void pass_barrier(void)
 {
     const thread *first = &block.threads[0];
@@ -274,7 +276,7 @@ static void pass_barrier(void)
         if (t->at != AT_BARRIER || t->site.line != first->site.line || t->site.file != first->site.file) {
             char a[512], b[512];
             const thread *other = first->at == AT_BARRIER && i ? t : first;
-            // a thread at another call than the first
+            // finds a thread that waits at another call than the first thread
             for (int k = 0; k < block.n && other == first; k++)
                 if (block.threads[k].at != first->at) other = &block.threads[k];
             say_where(first, a, sizeof a), say_where(other, b, sizeof b);
@@ -314,7 +316,7 @@ static void prepare_threads(const std::vector<int> &order)
     }
 }
 
-/* Returns 0 .. n - 1 in order, in reverse, or shuffled. */
+/* Returns the numbers 0 to n - 1 forward (seed 0), in reverse (1), or shuffled. */
 static std::vector<int> order_of(size_t n, unsigned seed)
 {
     std::vector<int> order(n);
@@ -331,7 +333,8 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
 {
     block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
     block.dynamic.resize(g->shared);
-    block.dynamic.shrink_to_fit(); // AddressSanitizer then finds accesses after its end
+    block.dynamic.shrink_to_fit(); // exact size, so that AddressSanitizer detects accesses past the
+                                   // end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
     prepare_threads(threads);

@@ -15,12 +15,12 @@ void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, o
 
 // fills the static shared memory of a kernel with NaN
 void osh_play_poison_shared(const void *entry);
-// returns the first byte of GPU memory; *end: its end
+// returns the start of GPU memory; *end: end of GPU memory
 uintptr_t osh_play_card_range(uintptr_t *end);
 
-/* Functions of race.cc, if it is linked. They are called when a grid begins, when a block begins,
- * when a thread continues (-1: none), when all threads or a warp have met, and for an access that
- * the compiler does not see. */
+/* Functions of race.cc, if race.cc is linked. They are called when a grid begins, when a block
+ * begins, when a thread continues (-1: no thread), when all threads of a block or warp have met,
+ * and for a memory access that the compiler does not see. */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes) __attribute__((weak));
 void osh_race_block(void) __attribute__((weak));
 void osh_race_thread(int i) __attribute__((weak));

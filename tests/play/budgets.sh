@@ -1,5 +1,5 @@
-# budgets.sh - on the emulated GPU, whose memory the host may not touch: every --device-memory, tier
-# and phase gives the same bytes. The smallest budget of the plan suffices, to the byte.
+# budgets.sh - on the emulated GPU, every --device-memory, tier and phase gives the same bytes. The
+# smallest budget of the plan is enough, to the byte. Host code cannot access GPU memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=48
@@ -18,7 +18,7 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
-for i in $(seq 24 -1 1); do # finds the largest budget that leads to rounds
+for i in $(seq 24 -1 1); do # finds the largest budget with which a subgraph is processed in rounds
     between=$(((i * device + (40 - i) * least) / 40))
     plan --device-memory $between
     if grep -q 'several rounds' plan.json; then break; fi
@@ -27,7 +27,7 @@ rounds=0 segments=0
 all=("--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2 --scratch-compression zstd" "--prefetch false"
      "--device-memory 1GB" "--device-memory $(((3 * device + least) / 4))" "--device-memory $between"
      "--device-memory $(((device + 3 * least) / 4))" "--device-memory $least")
-if [ "$SANITIZED" ]; then all=("${all[1]}" "${all[6]}" "${all[8]}"); fi # sanitizers are slow
+if [ "$SANITIZED" ]; then all=("${all[1]}" "${all[6]}" "${all[8]}"); fi # builds with sanitizers are slow
 for flags in "${all[@]}"; do
     plan $flags
     case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac
@@ -35,7 +35,7 @@ for flags in "${all[@]}"; do
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
-# A GPU with not a byte more: nothing is allocated outside the arena.
+# A GPU whose memory is exactly the budget is enough, because all memory is allocated in the arena.
 [ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

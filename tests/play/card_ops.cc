@@ -1,2 +1,2 @@
-/* card_ops.cc - tests/tools/card_ops.cu on the emulated GPU. */
+/* card_ops.cc - compiles tests/tools/card_ops.cu for the emulated GPU. */
 #include "tools/card_ops.cu"

@@ -1,6 +1,6 @@
 # check_gpu.sh - scripts/check-gpu.sh with an nvidia-smi that lists a GPU and the program on the
-# emulated GPU: the findings of each step, and the table. After a failed step the next one still
-# runs.
+# emulated GPU: checks the findings of each step, and the table. After a failed step the next step
+# still runs.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; cat out/*.log; exit 1; }
@@ -38,8 +38,8 @@ if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, l
 finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 cmp out/summary.txt <(grep -v '^    |' table)
 
-# Each op alone, and one layer against the host, at a 64th of the widths. The results are small and
-# have no work files.
+# Times each op alone, and compares one layer with the host, with small widths. The results are
+# small and have no work files.
 PROGRAM=$PLAY check "card_ops wide" --scale 32 --results home.tgz -- --threads 1 || fail "$(cat table)"
 finds '^card_ops +ok .* ops; lowest shares: '
 finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
@@ -53,7 +53,7 @@ tar -tzf home.tgz >home
 for f in summary.txt card_ops.txt wide.txt; do grep -qx "./$f" home || fail "$f is not carried home"; done
 if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
 
-if [ "$SANITIZED" ]; then exit 0; fi # slow under sanitizers, and it runs the same code
+if [ "$SANITIZED" ]; then exit 0; fi # slow with sanitizers, and the other steps run the same code
 export OSH_PLAY="protect=0 memory=8589934592"
 PROGRAM=$PLAY_BATCHES check "budgets disk resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
 finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the GPU on$'

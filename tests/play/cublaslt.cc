@@ -1,5 +1,5 @@
-/* cublaslt.cc - emulated libcublasLt.so: the same checks of arguments, products by OpenBLAS on f32
- * copies. */
+/* cublaslt.cc - emulated libcublasLt.so. It checks arguments like the real library, and computes
+ * products by OpenBLAS on f32 copies. */
 #include <cublasLt.h>
 
 #include <cblas.h>
@@ -12,8 +12,8 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t { cublasComputeType_t compute; int32_t transa, transb; };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld, stride; // column-major: rows, columns, elements between columns and
-                                    // between matrices
+    int64_t rows, cols, ld, stride; // column-major: number of rows and of columns, elements between
+                                    // columns (ld), elements between matrices (stride)
     int32_t n_batch;
 };
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };
@@ -32,7 +32,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete d, CUBLAS_STATUS_SUCCESS; }
 
-/* Stores a value that has the size of the attribute. */
+/* Copies an attribute's value to *to. Fails if the size is not that of the attribute. */
 static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t n_bytes)
 {
     if (n_bytes != wanted || !value) return CUBLAS_STATUS_INVALID_VALUE;
@@ -100,7 +100,8 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     if (k != k_b || m != d->rows || n != d->cols || m != c->rows || n != c->cols) return CUBLAS_STATUS_INVALID_VALUE;
     if (a->n_batch != d->n_batch || b->n_batch != d->n_batch || c->n_batch != d->n_batch)
         return CUBLAS_STATUS_INVALID_VALUE;
-    /* The results of a batch are stored one after the other, or beside each other in each row. */
+    /* True if the results of a batch are stored side by side in each row, not one after the
+     * other. */
     bool beside = d->stride >= d->rows && (d->n_batch - 1) * d->stride + d->rows <= d->ld;
     if (d->n_batch > 1 && !beside && d->stride < d->ld * (d->cols - 1) + d->rows)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -111,7 +112,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Returns a hash of the inputs of a heuristic's answer. */
+/* Returns a hash of the arguments of a query, for which an algorithm is valid. */
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;
@@ -129,7 +130,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *n_found = 0;
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
-    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a split sum has no fixed order
+    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that is split has no fixed
+                                                              // order
     if (osh_play_fault("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     results[0].algo.data[0] = mark_of(how, a, b, d);
@@ -187,7 +189,7 @@ static uint16_t narrow(float f, cudaDataType t)
  * strictest GPU. */
 static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
 
-/* Returns one matrix in f32, [rows, cols] without gaps. */
+/* Returns one matrix as f32, [rows, cols] without gaps. */
 static std::vector<float> load(const char *p, const layout *l, bool tf32 = false)
 {
     std::vector<float> out((size_t)(l->rows * l->cols));
@@ -223,8 +225,8 @@ struct product {
     float alpha, beta;
 };
 
-/* Sums of a GPU that truncates (osh_play_truncate): the exact sum of one instruction's products and
- * the sum so far, without the bits that do not fit into F32. */
+/* Multiplies as a GPU that truncates sums (osh_play_truncate). For each instruction, the sum of its
+ * products and of the sum so far is exact, and is then truncated to F32. */
 static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a, const std::vector<float> &b)
 {
     const int64_t m = p->d_layout.rows, n = p->d_layout.cols, k = p->how.transa ? p->a_layout.rows : p->a_layout.cols;
@@ -255,7 +257,7 @@ static void multiply(void *user)
         bool tf32 = p->how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
         std::vector<float> a = load(p->a + at(al), al, tf32), b = load(p->b + at(bl), bl, tf32),
                            d((size_t)m * (size_t)n, 0.f);
-        // with beta 0, C is not read
+        // if beta is 0, C is not read
         if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout);
         if (osh_play_truncates && (tf32 || al->type != CUDA_R_32F)) multiply_cut(&d, p, a, b);
         else cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,

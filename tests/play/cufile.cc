@@ -1,8 +1,8 @@
-/* cufile.cc - emulated libcufile.so: reads reach the GPU's memory through the host's. It accepts
- * only accesses that are fast in the real one: whole blocks of 4 KiB, in the file and on the GPU.
- * Faults (play.h): "cuFileRead" and the other calls with a code of cuFile or an errno below 1000;
- * "cuFileRead.short" with the most bytes to read; "cuFileRead.wrong" with the number of bytes that
- * get a wrong bit, -1: all are 0xff. */
+/* cufile.cc - emulated libcufile.so. It reads to the GPU's memory through host memory. It accepts
+ * only accesses that are fast in the real library: whole blocks of 4 KiB, in the file and on the
+ * GPU. Faults (play.h): "cuFileRead" and the other calls with a code of cuFile or an errno below
+ * 1000; "cuFileRead.short" with the most bytes to read; "cuFileRead.wrong" with the number of bytes
+ * that get a wrong bit, -1: all are 0xff. */
 #include <errno.h>
 #include <string.h>
 #include <sys/types.h>
@@ -48,7 +48,7 @@ extern "C" error cuFileHandleRegister(void **handle, descriptor *d)
 extern "C" void cuFileHandleDeregister(void *handle)
 {
     std::lock_guard<std::mutex> g(lock);
-    osh_play_fault("cuFileHandleDeregister"); // counts the calls
+    osh_play_fault("cuFileHandleDeregister"); // counts the call
     if (files.erase((file *)handle)) delete (file *)handle;
     else osh_play_fault("cuFileHandleDeregister.unknown");
 }

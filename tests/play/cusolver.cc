@@ -1,4 +1,4 @@
-/* cusolver.cc - libcusolver.so, emulated with LAPACK. */
+/* cusolver.cc - emulated libcusolver.so, which calls LAPACK. */
 #include <cusolverDn.h>
 
 #include <lapacke.h>
@@ -24,7 +24,8 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-static size_t wish(bool inverse, int64_t n) // bytes of GPU memory, a whole number of floats
+static size_t wish(bool inverse, int64_t n) // returns bytes of GPU memory for a call: a whole
+                                            // number of floats
 {
     return (osh_play_solver_bytes + osh_play_solver_each[inverse] * (size_t)(n * n) + 3) / 4 * 4;
 }

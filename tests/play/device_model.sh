@@ -6,7 +6,8 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 10 --max-seq-length 48 --threads 1)
 fail() { echo "$*"; exit 1; }
-field() { sed -n 's/^ *"'"$2"'": "\{0,1\}\([^",]*\)"\{0,1\},*$/\1/p' "$1" | head -1; } # file, key
+field() { sed -n 's/^ *"'"$2"'": "\{0,1\}\([^",]*\)"\{0,1\},*$/\1/p' "$1" | head -1; } # arguments:
+                                                                                       # file, key
 for budget in 40MiB 60MiB 2GB; do
     "$ONESHOT" plan "${job[@]}" --device-model rtx3060 --device-memory $budget --json >sheet.json
     OSH_PLAY=protect=0 "$PLAY" plan "${job[@]}" --device cuda --device-memory $budget --json >played.json
@@ -20,7 +21,7 @@ for name in h200 h100 a100 l40s rtx4090 rtx3090 rtx3060; do
 done
 less() { awk -v a="$(field "$1.json" "$3")" -v b="$(field "$2.json" "$3")" 'BEGIN { exit !(a > 0 && a < b) }' || fail "$3: $1 is not faster than $2"; }
 [ "$(field h200.json solve)" = "$(field h100.json solve)" ] || fail "a solve does not depend on the memory's rate"
-less h200 h100 observe # faster memory
+less h200 h100 observe # a GPU with faster memory takes less time
 less h100 a100 solve
 less a100 rtx4090 propagate
 less rtx4090 rtx3060 observe

@@ -1,6 +1,6 @@
-# end_to_end.sh - the whole program on the emulated GPU against the same job on the host: the codes
-# differ only by rounding noise, the errors are the same. The manifest names the device. Missing
-# parts are reported. A run continues only on the device that began it.
+# end_to_end.sh - compares a job on the emulated GPU with the same job on the host: codes differ
+# only by rounding, and the errors are the same. The manifest names the device. Missing libraries
+# are reported. A run continues only on the device that began it.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -14,9 +14,9 @@ refused() { # arguments: exit code, part of the message, flags
     "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
-"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # auto: there is a GPU
-# The driver's figure (nvml.cc: 3 GiB) is beside the arena's while the device is open; the host's
-# run has none.
+"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # --device auto chooses the GPU
+# The profile has the GPU memory that the driver reports (nvml.cc: 3 GiB) and that of the arena
+# while the device is open. The profile of the job on the host has neither.
 [ "$(grep -c gpu_device_mb card.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' card.yaml | grep -v '^#' | grep -qv 3072.00 ||
     fail "the driver's figures: $(grep gpu_device_mb card.yaml)"
 grep -q '"driver_peak_bytes": 3221225472' card/oneshot-report.json || fail "the report has no figure of the driver"
@@ -40,7 +40,7 @@ differ=$(cmp -l card/model.safetensors host/model.safetensors | wc -l) all=$(sta
 [ "$differ" -lt $((all / 4)) ] || fail "$differ of $all bytes differ"
 echo "perplexity $a, on the host $b; $differ of $all bytes differ"
 
-# The report, and the profile.
+# The report and the profile have the keys of a GPU.
 for key in peak_bytes predicted_peak_bytes to_device to_device_ahead from_device; do
     sed -n '/"device": {/,/^  }/p' card/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
 done
@@ -57,7 +57,7 @@ for how in "order=1" "order=7 lazy=1"; do
     rm -rf other
 done
 
-# Static input ranges are found on the GPU, and are the host's except for rounding.
+# Static input ranges are computed on the GPU, and equal the host's except for rounding.
 for d in cuda cpu; do
     last_wins "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
 done

@@ -1,8 +1,8 @@
-# eval.sh - oneshot eval on the emulated GPU, in several batches. Its figures are the host's except
-# for rounding: for a dense model, with rounded weights and inputs, and against a reference. The NLL
-# of every token does not depend, to the byte, on the budget, --batch-size, the tier of the rows,
-# the prefetch of weights and the order of the GPU's work. The smallest budget suffices on a GPU
-# with no more memory.
+# eval.sh - oneshot eval on the emulated GPU, in several batches. Its numbers equal the host's
+# except for rounding: for a dense model, with rounded weights and inputs, and with a reference. The
+# NLL of every token does not depend, to the byte, on the budget, --batch-size, the tier of the
+# rows, the prefetch of weights and the order of the GPU's work. The smallest budget is enough on a
+# GPU with exactly this memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -15,7 +15,7 @@ eval_on() { # arguments: device, flags
     last_wins "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
 }
 figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
-near() { # arguments: figure, relative tolerance, files
+near() { # arguments: number to compare, relative tolerance, files
     awk -v a="$(figure "$1" "$3")" -v b="$(figure "$1" "$4")" -v s="$2" 'BEGIN { exit !(a < b * (1 + s) && a > b * (1 - s)) }' ||
         fail "$1: $(cat "$3") on the GPU, $(cat "$4") on the host"
 }
@@ -25,10 +25,11 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if [ "$SANITIZED" ]; then jobs=(); fi # they change no figure
+if [ "$SANITIZED" ]; then jobs=(); fi # with sanitizers no variants, because they do not change a
+                                      # number
 for job in "${jobs[@]}"; do
     name=${job// /.}
-    # with 7 windows the noise alone is larger
+    # with only 7 windows the noise is larger than the tolerance
     eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name"
     eval_on cpu --model $job --max-windows 30 --per-token host.npy >"host.$name"
     near perplexity 0.002 "card.$name" "host.$name"

@@ -1,6 +1,6 @@
-# experts.sh - a mixture of experts on the emulated GPU against the same job on the host. The errors
-# differ by rounding noise, except where a token's experts were nearly equal. The bytes do not
-# depend on the GPU's budget. The arena's peak is the planned one.
+# experts.sh - compares a mixture of experts on the emulated GPU with the same job on the host. The
+# errors differ by rounding, except for tokens whose experts have nearly equal weights. The bytes do
+# not depend on the GPU's budget. The arena's peak is the planned one.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -34,9 +34,10 @@ grep -q '"solved_apart": true' plan.json || fail "experts are solved one by one"
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 want=$(sha256sum <card/model.safetensors)
 all=("--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2") parts="5 8 11"
-[ -z "$SANITIZED" ] || all=("${all[0]}") parts=8 # sanitizers are slow
+[ -z "$SANITIZED" ] || all=("${all[0]}") parts=8 # builds with sanitizers are slow
 for flags in "${all[@]}"; do
-    if [ "$flags" = "--device-memory $least" ]; then # experts solved one by one, to the same bytes
+    if [ "$flags" = "--device-memory $least" ]; then # experts are solved one by one, with the same
+                                                     # bytes
         last_wins "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
     fi
     last_wins "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
@@ -45,7 +46,8 @@ for flags in "${all[@]}"; do
 done
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --progress none --output other >/dev/null
 rm -rf other
-for part in $parts; do # killed, also between the results of experts that are solved together
+for part in $parts; do # The run is killed, also between the results of experts that are solved
+                       # together.
     if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
     "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: it does not go on"

@@ -1,6 +1,6 @@
-# families.sh - families with their own ops and attributes on the emulated GPU: eval gives the
-# host's figures except for rounding; an output that is calibrated there verifies and is as near its
-# source as the host's.
+# families.sh - families with special ops and attributes on the emulated GPU. eval gives the host's
+# numbers except for rounding. An output that is made on the GPU passes verify, and is as near to
+# its source as the host's.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }

@@ -1,6 +1,6 @@
 # faults.sh - a lost GPU, missing memory, a killed run, a weight that is not finite: the message
-# says what failed and where, finished work is kept, and the same command gives the files of an
-# undisturbed run.
+# names the failure and its position, finished work is kept, and the same command gives the files of
+# an undisturbed run.
 set -euo pipefail
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=3 tokens=32
@@ -23,20 +23,20 @@ broken() { # arguments: fault, part of the message, flags
     OSH_PLAY="protect=0 fail=$fault" one "$@" >/dev/null 2>err || code=$?
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
-for at in 1 40 300; do # `at` counts kernels: at the start, in the first layer, later
+for at in 1 40 300; do # `at` counts launched kernels: at the start, in the first layer, later
     broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
     finish "lost at kernel $at"
 done
 broken cudaMemcpyAsync:30:719 'the GPU is lost'
 finish "lost at a copy" --mem-opt-level 1
-# a copy of another thread may lose the GPU first
+# the copy of another thread may report the lost GPU first
 broken cublasLtMatmulAlgoGetHeuristic:1:719 'the GPU is lost'
 finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
 [ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
-# Another device would give other bytes.
+# The run does not continue on another device, which gives other bytes.
 broken launch:300:719 'the GPU is lost'
 if one --device cpu 2>err; then fail "continued on another device"; fi
 grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"

@@ -1,5 +1,5 @@
-/* fiber.cc - switches stacks: a few instructions on x86-64, ucontext elsewhere. It reports each
- * switch to AddressSanitizer. */
+/* fiber.cc - switches between the stacks of fibers: by a few instructions on x86-64, by ucontext on
+ * other CPUs. Each switch is reported to AddressSanitizer. */
 #include "fiber.h"
 
 #include <stdint.h>
@@ -31,7 +31,7 @@ static void prepare(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(voi
 {
     uintptr_t top = ((uintptr_t)stack + n_bytes) & ~(uintptr_t)15;
     void **sp = (void **)top;
-    *--sp = nullptr;         // entry has no return address
+    *--sp = nullptr;         // the entry function has no return address
     *--sp = (void *)entry;   // the address to which osh_fiber_swap returns
     for (int i = 0; i < 6; i++) *--sp = nullptr;
     f->sp = sp;
@@ -46,7 +46,7 @@ static void osh_fiber_swap(void **save_sp, void *load_sp)
 
 static void prepare(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void))
 {
-    ucontext_t *c = (ucontext_t *)stack; // it is stored at the far end of its stack
+    ucontext_t *c = (ucontext_t *)stack; // the context is stored at the far end of the stack
     getcontext(c);
     c->uc_stack.ss_sp = stack + sizeof *c;
     c->uc_stack.ss_size = n_bytes - sizeof *c;

@@ -1,4 +1,5 @@
-/* fiber.h - a thread of a block: its own stack, switched by hand. */
+/* fiber.h - an emulated thread of a block: it has its own stack, and other threads run only when it
+ * calls osh_fiber_switch. */
 #ifndef OSH_PLAY_FIBER_H
 #define OSH_PLAY_FIBER_H
 #include <stddef.h>
@@ -9,10 +10,11 @@ struct osh_fiber {
     const void *bottom; // lowest address of the stack
     size_t bytes;
 };
-void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // entry never returns
-/* Switches from the caller's fiber to another. `from` is where the caller continues later; if
- * `ends` is set, it never does. */
+void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // `entry` must
+                                                                                     // never return
+/* Switches to the fiber `to`. The caller's state is stored in `from`, so the caller continues at
+ * the next switch to `from`. ends: the caller never continues. */
 void osh_fiber_switch(osh_fiber *from, osh_fiber *to, bool ends);
-// entry must call it first: `caller` learns its stack
+// must be the first call of `entry`; records the stack of `caller`
 void osh_fiber_enter(osh_fiber *self, osh_fiber *caller);
 #endif

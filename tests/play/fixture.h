@@ -1,5 +1,5 @@
-/* fixture.h - the end of a test on the emulated GPU: checks that no memory of the host or GPU
- * leaks. */
+/* fixture.h - ends a test on the emulated GPU: checks that no memory of the host or of the GPU is
+ * left. */
 #ifndef PLAY_FIXTURE_H
 #define PLAY_FIXTURE_H
 #include "play/play.h"

@@ -1,6 +1,6 @@
-# gds.sh - weights that the GPU reads from their files by an emulated cuFile. The figures are those
-# of an evaluation without it, to the byte, for any refusal of the library, its driver or the file
-# system and any failed read. A message names the path of the data.
+# gds.sh - the GPU reads weights from their files by an emulated cuFile. The numbers of an
+# evaluation equal those without cuFile, to the byte, for any refusal of the library, its driver or
+# the file system, and after any failed read. A message names the path of the data.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -8,7 +8,8 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 played=$LD_LIBRARY_PATH
 data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
 fail() { echo "$*"; exit 1; }
-eval_with() { # arguments: knobs, flags; figures to got and got.npy, messages to log
+eval_with() { # arguments: options of the emulated GPU, flags; numbers to got and got.npy, messages
+              # to log
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" eval --model "$model" "${data[@]}" --device cuda --per-token got.npy \
@@ -17,7 +18,7 @@ eval_with() { # arguments: knobs, flags; figures to got and got.npy, messages to
 eval_with "" --use-gds false --log-level debug
 ! grep -qi 'cufile\|page-locked' log || fail "--use-gds false: $(cat log)"
 mv got want && mv got.npy want.npy
-same() { # arguments: part of the log, knobs, flags
+same() { # arguments: part of the log, options of the emulated GPU, flags
     words=$1
     shift
     eval_with "$@"
@@ -25,7 +26,7 @@ same() { # arguments: part of the log, knobs, flags
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
-# Without the library; without the kernel module, which auto requires.
+# Without the library, and without the kernel module, which auto requires.
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
@@ -49,7 +50,7 @@ if [ -z "$SANITIZED" ]; then # every read uses the same code
         same "$words" "fail=$what" --use-gds true --log-level debug
     done
 fi
-# The GPU read a value that is not finite: the host checks whether the file has it.
+# The GPU reads a value that is not finite. The host then checks whether the file has it.
 rm -rf large && cp -r "$model" large && chmod -R u+w large
 header=$(od -An -tu8 -N8 large/model.safetensors | tr -d ' ')
 at=$(head -c $((8 + header)) large/model.safetensors | tail -c "$header" |
@@ -61,7 +62,7 @@ for gds in true false; do
     fi
     grep -q 'tensor model.layers.1.mlp.up_proj.weight: element 5 is not finite' err.$gds || fail "$gds: $(cat err.$gds)"
 done
-# Wrong bytes that happen to be not finite.
+# A read returns wrong bytes, which are not finite.
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
 grep -q 'is finite in its file, and was not as the GPU read it' err || fail "$(cat err)"
@@ -70,12 +71,12 @@ grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
 grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat err)"
 
-# Values on the disk: the bytes are those of a run with values on the GPU, for any reader and any
-# failure.
+# Values are on the disk. The bytes are those of a run with values on the GPU, for any kind of read
+# and any failure.
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=6 tokens=48
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
      --progress none --output out)
-run() { # arguments: knobs, flags; prints the checksum; messages to log
+run() { # arguments: options of the emulated GPU, flags; prints the checksum; messages to log
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" "$@" >/dev/null 2>log || fail "failed: $knobs $*: $(cat log)"
@@ -89,7 +90,7 @@ want=$(run "" --mem-opt-level 0)
 [ "$(read_by_card)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_card) bytes"
 [ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
 [ "$(read_by_card)" -gt 100000 ] || fail "the GPU reads $(read_by_card) bytes: $(cat log)"
-# Threads that prefetch: neither their number nor the kind of memory changes a byte.
+# Threads prefetch values. Their number and the kind of memory do not change a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
     [ -z "$SANITIZED" ] || break

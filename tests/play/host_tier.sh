@@ -1,13 +1,13 @@
-# host_tier.sh - values in host memory while the run works on the emulated GPU, in many batches. The
+# host_tier.sh - values are in host memory while the run uses the emulated GPU, in many batches. The
 # bytes are those of a run with values on the GPU, in every order that the streams allow, with and
-# without page-locked memory. Few blocks are locked. The smallest --device-memory of the plan
-# suffices, to the byte, and so does the smallest --host-memory, part of which is measured.
+# without page-locked memory. Only a few blocks are locked. The smallest --device-memory of the plan
+# is enough, to the byte, and so is the smallest --host-memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=10 tokens=48
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1)
 fail() { echo "$*"; exit 1; }
-run() { # arguments: knobs, flags; prints the checksum
+run() { # arguments: options of the emulated GPU, flags; prints the checksum
     knobs=$1
     shift
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
@@ -24,7 +24,7 @@ want=$(run "" --mem-opt-level 0)
     fail "values cross the bus although the GPU has room, or the report is wrong: $(values)"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
-same() { # arguments: knobs, flags
+same() { # arguments: options of the emulated GPU, flags
     [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
     [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
 }
@@ -34,7 +34,7 @@ same "lazy=1" --mem-opt-level 1 --host-memory "$host"
 for knobs in "" "order=3 lazy=1"; do same "$knobs memory=$device" --mem-opt-level 1 --device-memory "$device"; done
 same "lazy=1" --mem-opt-level 1 --prefetch false
 
-# A value has 8 batches: the whole run locks this number of blocks and no more.
+# A value has 8 batches, so the whole run locks 8 blocks and no more.
 same "fail=cudaHostRegister:9:2" --mem-opt-level 1
 quiet=0
 for n in 1 8; do
@@ -45,10 +45,10 @@ for n in 1 8; do
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1
-[ -z "$SANITIZED" ] || exit 0 # slow under sanitizers: the budgets run the same code more often
+[ -z "$SANITIZED" ] || exit 0 # slow with sanitizers, and the budgets run the same code again
 
-# The plan counts the copies of values on the GPU: its figure suffices, to the byte. Less is enough
-# without them, or with fewer.
+# The plan counts the copies of values on the GPU. Its number is enough, to the byte. With fewer
+# copies, or none, less memory is enough.
 budgets() { # arguments: flags
     job=(--model small --ignore lm_head --dataset small/calibration.jsonl --threads 1 --mem-opt-level 1 "$@")
     want=$(run "" --mem-opt-level 0)

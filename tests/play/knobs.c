@@ -1,4 +1,5 @@
-/* knobs.c - sets the knobs of play.h from the environment, for scripts that run oneshot_play:
+/* knobs.c - sets the options of play.h from the environment variable OSH_PLAY, for scripts that run
+ * oneshot_play:
  *   OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES
  *             fail=CALL:N:ERROR", any of them. */
 #include <stdio.h>

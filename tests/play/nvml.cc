@@ -1,5 +1,5 @@
-/* nvml.cc - the part of NVML that the program uses, for the emulated GPU: 3 GiB of its memory are
- * in use by some process. */
+/* nvml.cc - the part of NVML that the program uses, for the emulated GPU. It reports that 3 GiB of
+ * GPU memory are used by another process. */
 #include <string.h>
 
 struct memory { unsigned long long total, free, used; };

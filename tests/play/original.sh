@@ -1,7 +1,7 @@
 # original.sh - GPTQ's target 'original' on the emulated GPU. The result differs from that of target
 # 'quantized'. The bytes are the same with values on the GPU, in host memory and on the disk, in
-# rounds and segments. The smallest --device-memory of the plan suffices, to the byte, also for a
-# run that continues a killed one.
+# rounds and segments. The smallest --device-memory of the plan is enough, to the byte, even for a
+# run that continues after a kill.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -31,7 +31,7 @@ figures
 rounds=0 segments=0
 all=("--mem-opt-level 1" "--mem-opt-level 2" "--device-memory $(((3 * device + 7 * least) / 10))"
      "--device-memory $(((2 * device + 3 * least) / 5)) --mem-opt-level 0")
-[ -z "$SANITIZED" ] || all=("${all[1]}") # sanitizers are slow
+[ -z "$SANITIZED" ] || all=("${all[1]}") # builds with sanitizers are slow
 for flags in "${all[@]}"; do
     last_wins "$PLAY_BATCHES" plan "${job[@]}" $flags --json >plan.json || continue
     case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac

@@ -1,4 +1,5 @@
-/* play.h - knobs of the emulated GPU, for tests. All of them take effect at the next call. */
+/* play.h - functions by which tests set options of the emulated GPU. An option takes effect at the
+ * next call of CUDA. */
 #ifndef OSH_PLAY_H
 #define OSH_PLAY_H
 #include <stdbool.h>
@@ -6,44 +7,46 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse, otherwise
- * shuffled by the seed. */
+/* Sets the order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse,
+ * otherwise shuffled by the seed. */
 void osh_play_order(unsigned seed);
-/* Work of a stream is done when the host waits for it (true), or when it is requested (false, the
- * default). A program that lacks an event or a wait gives different values in the two modes. */
+/* Sets when the work of a stream is done: when the host waits for the work (true), or when the work
+ * is requested (false, the default). A program that lacks an event or a wait computes different
+ * values in the two modes. */
 void osh_play_lazy(bool on);
-/* Lazy streams do their work: first the stream that was opened as number `first` (from 0) of the
- * open ones, and the work it waits for, then the next ones in turn. Work for which a stream does
- * not wait may be done or not. */
+/* Lazy streams do their work. Stream `first` (its number from 0 among the open streams, in the
+ * order of opening) is first, with the work that it waits for; then come the next streams in
+ * turn. */
 void osh_play_drain(int first);
-/* Host code that touches the GPU's memory crashes (default: true). */
+/* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
 void osh_play_memory(size_t n_bytes); // sets the bytes of GPU memory; default 1 GiB
-/* Shared memory of a multiprocessor; a block may use 1 KiB less. The default is 228 KiB, Hopper's.
- */
+/* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
+ * as on Hopper. */
 void osh_play_shared(size_t n_bytes);
-/* The n-th call of `name` from now (1: the next) fails with this error. If the error is a lost GPU
- * (719), all later calls fail, too. NULL: no call fails. "launch" counts kernels; a failure in a
- * stream is reported by the next call. */
+/* Makes the n-th call of the function `name` from now (1: the next) fail with the error. If the
+ * error is a lost GPU (719), all later calls fail, too. name NULL: no call fails. The name "launch"
+ * stands for launches of kernels. A failure in a stream is reported by the next call. */
 void osh_play_fail(const char *name, int n, int error);
-// for the emulated libraries: the error that osh_play_fail set for this call
+// for the emulated libraries: counts a call and returns the error that osh_play_fail has set for it
 int osh_play_fault(const char *name);
-extern size_t osh_play_solver_bytes;  // GPU memory that each call of cuSOLVER needs; default 1 KiB
-// more bytes of potrf and trtri for each element of a square; default 0
+extern size_t osh_play_solver_bytes;  // GPU memory for each call of cuSOLVER; default 1 KiB
+// additional bytes of potrf and of trtri for each element of the matrix; default 0
 extern size_t osh_play_solver_each[2];
-/* Products on tensor cores (of BF16, F16 and TF32) truncate their sums after 16 products, or 8,
- * like Hopper's; by default they round. */
+/* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
+ * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);
 extern bool osh_play_truncates; // for the emulated libraries
-// bytes of GPU memory and pinned memory, streams and events that were not freed
+// returns the bytes of GPU memory and pinned memory, plus streams and events, that are not freed
 size_t osh_play_live(void);
-long osh_play_launches(void);   // so far
-// so far, for the calls that osh_play_fail can make fail, and cudaHostUnregister
+long osh_play_launches(void);   // returns the number of launches so far
+// returns the number of calls so far: of functions that osh_play_fail can make fail, and of
+// cudaHostUnregister
 long osh_play_calls(const char *name);
-/* For the emulated libraries: calls fn(user) in the order of the stream, with GPU memory
- * accessible. */
+/* For the emulated libraries: calls fn(user) in the order of the stream. fn may access GPU
+ * memory. */
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
-// calls fn(user) at once, beside all streams
+// calls fn(user) immediately, without waiting for a stream
 void osh_play_touch(void (*fn)(void *user), void *user);
 bool osh_play_is_card(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-# quality.sh - --quality best on the emulated GPU: losses like the host's, none raised, the same
-# bytes in another order of the threads, and at most the planned arena. NVFP4 and MX with GPTQ and
-# with best: like on the host.
+# quality.sh - --quality best on the emulated GPU: the losses are like the host's, no loss is
+# raised, the bytes are the same in another order of the threads, and the arena is at most the
+# planned one. NVFP4 and MX with GPTQ and with best give results like the host's.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -23,7 +23,7 @@ for a, b in zip(card["modules"], host["modules"]):
     assert abs(x[3] / y[3] - 1) < 0.1, (a, b)
 PYTHON
 
-float4() { # scheme, quality, targets
+float4() { # arguments: scheme, quality, targets
     job=(--model "$model" --scheme $1 --quality $2 --targets "$3" --ignore lm_head --overwrite --threads 1
          --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 48 --progress none)
     "$PLAY" "${job[@]}" --output card >/dev/null

@@ -1,29 +1,30 @@
 /* race.cc - finds races of an emulated kernel: accesses of two threads, one of them a write,
  * without a barrier between them.
  *
- * The kernels are compiled with -fsanitize=thread, whose calls come here instead of to its own
- * runtime. A word of memory keeps its last writer and its last two readers. Two accesses of one
- * block are ordered by a barrier of the block, two of one warp also by __syncwarp; a shuffle or a
- * vote orders nothing, as on a GPU. Nothing orders two blocks of a grid, and they share only GPU
- * memory. Atomics and a thread's own stack are not checked. */
+ * The kernels are compiled with -fsanitize=thread, and this file has the functions that the
+ * compiler calls for each access. For a word of memory the last write and the last two reads are
+ * recorded. Two accesses of one block are ordered by a barrier of the block, two accesses of one
+ * warp also by __syncwarp. A shuffle or a vote orders no accesses, as on a GPU. Two blocks of a
+ * grid are never ordered, and share only GPU memory. Atomics and the stacks of threads are not
+ * checked. */
 #include "block.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
 enum { WORD = 4, PAGE_WORDS = 1 << 14 };
-/* Two words, so that two accesses are compared at once. */
+/* An access to a word of memory. It has two words, so that two accesses are compared at once. */
 struct access {
     uint64_t where; // grid << 32 | block, counted from 1
     // thread | barriers << 16 | __syncwarps << 32 | one bit for each byte of the word << 48;
-    // barriers and __syncwarps are those before the access
+    // barriers, __syncwarps: number of earlier calls
     uint64_t who;
 };
 enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };
 struct word { access write, read[2]; };
 
 static struct {
-    access now; // the current access, without its bytes
+    access now; // the current access; the bits for its bytes are 0
     bool inside; // true while a thread of a block runs
     uint16_t barriers, warps[32];
     uintptr_t stacks, stacks_end, card, card_end;
@@ -33,7 +34,8 @@ static struct {
 enum { TOP_BITS = 17, MID_BITS = 14 };
 static word **top[1 << TOP_BITS];
 
-static struct { uintptr_t number; word *page; } recent[64]; // pages by the lowest bits of their numbers
+static struct { uintptr_t number; word *page; } recent[64]; // cache of pages, by the lowest bits of
+                                                            // the page number
 
 static __attribute__((noinline)) word *find_page(uintptr_t n)
 {
@@ -59,7 +61,7 @@ static inline word *word_of(uintptr_t p)
 /* ---- rules ---- */
 static inline unsigned part(const access &a, int shift) { return (unsigned)(a.who >> shift & 0xffff); }
 
-/* True if a is ordered before the present access. */
+/* True if access a is ordered before the current access. */
 static inline bool ordered(const access &a, bool on_card)
 {
     const access &b = at.now;
@@ -80,8 +82,9 @@ static inline void look(const access &a, unsigned bytes, bool on_card, uintptr_t
     if (part(a, BYTES) & bytes && !ordered(a, on_card)) say_race(a, p, what);
 }
 
-/* Notes an access to some bytes of the word at p. A repeated access is not checked again: the
- * accesses of other threads between the two were checked when they happened. */
+/* Records and checks an access to some bytes of the word at p. A repeated access of a thread is not
+ * checked again, because accesses of other threads between the two were checked when they
+ * happened. */
 static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_card)
 {
     word *w = word_of(p);
@@ -123,14 +126,14 @@ void osh_race_block(void)
     for (uint16_t &w : at.warps) w = 0;
 }
 
-void osh_race_thread(int i) // i: the thread that runs from now on; -1: none
+void osh_race_thread(int i) // i: the thread that runs from now on; -1: no thread
 {
     at.inside = i >= 0;
     if (i < 0) return;
     at.now.who = (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
-// card.h looks for this name to know that races are checked
+// card.h detects by this function that races are checked
 extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }

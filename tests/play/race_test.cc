@@ -1,5 +1,5 @@
-/* race_test.cc - tests race.cc with kernels that have races, and the same kernels without. A kernel
- * that must abort runs in a child. */
+/* race_test.cc - tests race.cc with kernels that have races, and the same kernels without races. A
+ * kernel that must abort runs in a child process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@ extern "C" {
 
 enum { N = 64 };
 
-/* Each thread takes its neighbour's value. They meet between the write and the read: 0 not at all,
- * 1 in a shuffle, 2 as a warp, 3 as a block. */
+/* Waits between the writes and the reads of a kernel whose threads read their neighbours' values.
+ * how: 0 no wait, 1 a shuffle, 2 __syncwarp, 3 a barrier of the block. */
 static __device__ void wait_in(int how)
 {
     if (how == 1) (void)__shfl_xor_sync(0xffffffffu, 1, 1);
@@ -32,7 +32,7 @@ static __global__ void shared_kernel(int *out, int how, int step)
     out[blockIdx.x * N + threadIdx.x] = shared[(threadIdx.x & ~31u) + (threadIdx.x + step) % 32];
 }
 
-// a warp writes to memory that the other one has read
+// a warp writes to memory that the other warp has read
 static __global__ void memory_kernel(int *out, int how, int step)
 {
     int v = out[(threadIdx.x + step) % N];
@@ -48,14 +48,15 @@ static __global__ void blocks_kernel(int *out, int how, int step)
     else out[(blockIdx.x * blockDim.x + threadIdx.x + 1) % (2 * N)] = out[blockIdx.x * blockDim.x + threadIdx.x];
 }
 
-static __global__ void bytes_kernel(signed char *out) // neighbouring threads write into one word
+static __global__ void bytes_kernel(signed char *out) // neighbouring threads write different bytes
+                                                      // of one word
 {
     __shared__ signed char shared[N];
     shared[threadIdx.x] = (signed char)threadIdx.x;
     out[threadIdx.x] = shared[threadIdx.x];
 }
 
-/* Returns the message of a child that runs the kernel; "" if it succeeds. */
+/* Runs the kernel in a child process. Returns the message of the child, or "" if it succeeds. */
 static const char *run(void (*kernel)(int *, int, int), int grid, int how, int step)
 {
     static char text[4096];
@@ -68,7 +69,7 @@ static const char *run(void (*kernel)(int *, int, int), int grid, int how, int s
         cudaStream_t s;
         int *out = NULL;
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL); // cmocka has its own handler
+        signal(SIGABRT, SIG_DFL); // removes the handler of cmocka
         (void)cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
         (void)cudaMalloc(&out, 4 * N * sizeof *out);
         (void)cudaMemsetAsync(out, 0, 4 * N * sizeof *out, s);
@@ -96,12 +97,12 @@ static void test_races(void **)
     wants(run(shared_kernel, 1, 1, 1), "of this block"); // a shuffle does not order the accesses
     wants(run(shared_kernel, 1, 2, 1), "");
     wants(run(shared_kernel, 1, 3, 1), "");
-    // each thread its own element; the next block has other memory
+    // each thread reads its own element, and each block has its own shared memory
     wants(run(shared_kernel, 3, 0, 0), "");
     wants(run(memory_kernel, 1, 2, 32), "of this block");
     wants(run(memory_kernel, 1, 3, 32), "");
     wants(run(blocks_kernel, 2, 0, 0), "");
-    wants(run(blocks_kernel, 2, 1, 1), ""); // atomics are no races
+    wants(run(blocks_kernel, 2, 1, 1), ""); // atomics are not races
     wants(run(blocks_kernel, 2, 2, 0), "by thread");
     wants(run(NULL, 1, 0, 0), "");
 }

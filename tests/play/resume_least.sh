@@ -1,6 +1,6 @@
 # resume_least.sh - a killed run continues within the smallest --device-memory of the plan, on a GPU
-# with not a byte more: with values on the GPU, in subgraphs of three sizes, in several batches,
-# killed at any point.
+# with exactly this memory: with values on the GPU, subgraphs of three sizes, several batches, and a
+# kill at any point.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=12 tokens=40
@@ -30,6 +30,7 @@ check() { # arguments: label, flags
     done
 }
 check "Linears, on the GPU" --mem-opt-level 0 --sequential-targets Linear
-if [ "$SANITIZED" ]; then exit 0; fi # slow, and the other subgraph sizes run the same code
+if [ "$SANITIZED" ]; then exit 0; fi # slow with sanitizers, and the other subgraph sizes run the
+                                     # same code
 check "layers, on the GPU" --mem-opt-level 0
 check "two layers at a time" --mem-opt-level 0 --sequential-targets-per-subgraph 2

@@ -1,6 +1,6 @@
-/* runtime.cc - the runtime's calls on host memory. GPU memory is mapped, and inaccessible to the
- * host except while a stream works. Work of a stream waits in a queue until the host waits for it
- * (lazy), or is done at once. */
+/* runtime.cc - emulates the CUDA runtime on host memory. GPU memory is a mapping that the host
+ * cannot access, except while a stream works. The work of a stream is done at once, or (lazy) when
+ * the host waits for it. */
 #include "block.h"
 
 #include <stdio.h>
@@ -21,30 +21,30 @@ typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
     CUstream_st *stream;
-    long asked, done; // number of records: requested; done
+    long asked, done; // number of records of an event: requested, and done
     bool timed;
-    double seconds;   // time of the last record
+    double seconds;   // time of the last record of the event
 };
 struct CUevent_st { std::shared_ptr<event> e; };
 struct block_of_memory { size_t n, mapped; };
 
-static std::recursive_mutex lock; // allows one call at a time: all kernels share the static shared
-                                  // memory
+static std::recursive_mutex lock; // allows one call at a time, because all kernels share the static
+                                  // shared memory
 typedef std::lock_guard<std::recursive_mutex> guard;
-static std::map<char *, block_of_memory> card;  // address -> block
+static std::map<char *, block_of_memory> card;  // start address -> block of GPU memory
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
-static std::map<std::string, long> calls; // name -> number of calls
-static std::vector<CUstream_st *> streams; // in the order of their creation
-// dynamic shared memory that a kernel may use, if set
+static std::map<std::string, long> calls; // name of a function -> number of calls
+static std::vector<CUstream_st *> streams; // streams in the order of creation
+// kernel -> bytes of dynamic shared memory that the kernel may use, if they were set
 static std::map<const void *, int> dynamic_shared;
-// name of the call, calls until it fails, error that it returns
+// (name of a function, (calls until the failure, error))
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
-static cudaError_t lost, last; // `lost`: stays for ever; `last`: error of the last launch
+static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
-static int nan_file = -1; // NAN_BYTES bytes of 0xff, until the process ends
+static int nan_file = -1; // file of NAN_BYTES bytes of 0xff; closed by the end of the process
 static long n_launches;
 
 /* ---- knobs ---- */
@@ -89,7 +89,7 @@ long osh_play_calls(const char *name)
     return calls[name];
 }
 
-/* Returns the error that the tests have set for this call. */
+/* Counts a call of `name`, and returns the error that a test has set for it (osh_play_fail). */
 static cudaError_t fault(const char *name)
 {
     calls[name]++;
@@ -172,8 +172,7 @@ void osh_play_touch(void (*fn)(void *user), void *user)
 }
 
 /* ---- pointers ---- */
-/* True if n bytes at p are inside a block of GPU memory; a partial overlap is an error of the
- * caller. */
+/* True if n bytes at p are inside a block of GPU memory. Aborts if they are only partly inside. */
 static bool on_card(const void *p, size_t n, const char *what)
 {
     char *c = (char *)p;
@@ -325,8 +324,8 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return cudaSuccess;
 }
 
-/* Maps n bytes of NaN at c, from pages of one small file that are copied on a write. The cost of
- * GPU memory, and of making it accessible, then depends only on the written pages. */
+/* Maps n bytes of NaN at c: private mappings of one small file. So only pages of GPU memory that
+ * are written use memory and time. */
 static bool map_nan(char *c, size_t n)
 {
     if (nan_file < 0) {
@@ -396,7 +395,7 @@ cudaError_t cudaFreeHost(void *p)
     return lost;
 }
 
-/* Locks whole pages: a page that another block shares is refused, as a driver may do. */
+/* Locks whole pages. Fails if a page also belongs to another locked block, as a driver may do. */
 cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
 {
     OSH_PLAY_CALL("cudaHostRegister");
@@ -410,7 +409,7 @@ cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
     return cudaSuccess;
 }
 
-/* Does not wait: a pending copy from or to this memory is an error of the caller. */
+/* Does not wait. Aborts if a copy from or to this memory is pending. */
 cudaError_t cudaHostUnregister(void *p)
 {
     guard g(lock);

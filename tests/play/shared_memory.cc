@@ -1,7 +1,7 @@
-/* shared_memory.cc - finds the static shared memory of a kernel, so that each block can start with
- * NaN in it. `static` emulates `__shared__`, and the symbol of a variable v that is static inside
- * the C++ function _Z<f> is _ZZ<f>E<v>. Shared memory of a function that the kernel calls is not
- * found. */
+/* shared_memory.cc - finds the static shared memory of a kernel, so that it can be filled with NaN
+ * before each block. `static` emulates `__shared__`. A variable v that is static in the C++
+ * function _Z<f> has the symbol _ZZ<f>E<v>. Shared memory of a function that the kernel calls is
+ * not found. */
 #include "block.h"
 
 #include <elf.h>
@@ -18,17 +18,19 @@ struct range { char *at; size_t n; };
 
 static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 {
-    *(ElfW(Addr) *)user = info->dlpi_addr; // the first object is the program
+    *(ElfW(Addr) *)user = info->dlpi_addr; // the first object in the list is the program
     return 1;
 }
 
-static std::map<const void *, std::string> functions;      // address -> name
-static std::vector<std::pair<std::string, range>> statics; // static variables in functions: name,
-                                                           // range
-static std::map<const void *, std::vector<range>> shared;  // kernel -> ranges; filled on demand
+static std::map<const void *, std::string> functions;      // address of a function -> name
+static std::vector<std::pair<std::string, range>> statics; // static variables of functions: name,
+                                                           // address range
+static std::map<const void *, std::vector<range>> shared;  // kernel -> address ranges of its shared
+                                                           // memory; filled when they are first
+                                                           // needed
 
-/* Collects static memory that is writable and zero at the start (.bss); constants and initialized
- * variables are in other sections. */
+/* Collects static variables that are writable and zero at the start (.bss). Constants and
+ * initialized variables are in other sections and are not shared memory. */
 static void collect(const char *file, ElfW(Addr) base)
 {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)file;

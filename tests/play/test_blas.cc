@@ -1,5 +1,5 @@
-/* test_blas.cc - src/gpu/blas.cu against plain loops: its calls of cuBLASLt and cuSOLVER go to the
- * emulated libraries, which check every argument. */
+/* test_blas.cc - compares src/gpu/blas.cu with simple loops. The emulated cuBLASLt and cuSOLVER
+ * check every argument of its calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static std::vector<float> read(const osh_tensor *t)
 }
 
 typedef struct gemm_case {
-    int64_t m, n, k, batch, gap; // `gap`: elements between rows, and between matrices
+    int64_t m, n, k, batch, gap; // gap: elements between rows, and between matrices
     bool ta, tb;
     osh_dtype in, out;
     float alpha, beta;
@@ -84,7 +84,7 @@ static void check_gemm(const gemm_case *g)
                  mc = {c.t->data, ldc, sc, g->out, false};
     if (osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, g->m, g->n, g->k, g->batch, g->alpha, g->beta}))
         fail_msg("%s", osh_error_text(f.cx));
-    std::vector<float> got = read(c.t), want = c.values; // the gaps keep their values
+    std::vector<float> got = read(c.t), want = c.values; // the gaps must not change
     for (int64_t i = 0; i < g->batch * g->m * g->n; i++) {
         int64_t s = i / (g->m * g->n), row = i / g->n % g->m, col = i % g->n;
         double sum = 0;
@@ -116,8 +116,8 @@ static void test_products(void **)
         }
 }
 
-/* Makes n products of different shapes, each [1 + i % 100, 1 + i / 100], and returns the number of
- * queries to cuBLASLt. */
+/* Computes n products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
+ * Returns the number of queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
     long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
@@ -130,7 +130,7 @@ static long asked_about(osh_tensor *t, int first, int n)
     return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
 }
 
-/* The shapes of ragged batches are remembered; beyond the limit the oldest ones are dropped. */
+/* The algorithms for shapes are remembered. Above the limit of shapes, the oldest are dropped. */
 static void test_many_shapes(void **)
 {
     const int64_t n = 200 + 100 * 100;
@@ -139,7 +139,7 @@ static void test_many_shapes(void **)
     assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_zero(f.cx, t), OSH_OK);
     for (int again = 0; again < 2; again++) assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
-    // the first 100 are dropped
+    // the first 100 shapes were dropped and are queried again
     assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100);
     assert_int_equal(asked_about(t, 100, 100), 0);
     assert_int_equal(asked_about(t, 0, 100), 100);
@@ -160,7 +160,7 @@ static void test_no_algorithm(void **)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* A triangle of all of t with memory for cuSOLVER. own: room */
+/* A triangle that is the whole of t, with the memory that cuSOLVER asks for (room, own). */
 typedef struct with_room {
     osh_tensor *room; // own
     osh_cuda_triangle t;
@@ -175,7 +175,7 @@ static with_room triangle_of(const osh_tensor *a, int64_t n, bool upper)
     return w;
 }
 
-/* A = T^T T of column-major triangles: potrf finds T, trtri inverts it. */
+/* Makes A = T^T T of column-major triangles. potrf must find T, and trtri must invert T. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 7, 65})
@@ -185,7 +185,7 @@ static void test_triangles(void **)
             matrix a = matrix_new(OSH_F32, n * n, 1);
             bool ok = false;
             auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
-            for (int64_t i = 0; i < n; i++) // upper: T [row <= col]; lower: its mirror image
+            for (int64_t i = 0; i < n; i++) // upper: T is at row <= col; lower: T is mirrored
                 for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++)
@@ -217,7 +217,7 @@ static void test_triangles(void **)
         }
 }
 
-/* With TF32, a product reads only the TF32 part of each factor; otherwise all of it. A batch shares
+/* With TF32, a product reads only the TF32 bits of each factor, otherwise all bits. A batch shares
  * one factor. */
 static void test_tf32(void **)
 {
@@ -234,7 +234,8 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest error: against full factors; against truncated factors
+        double worst[2] = {0, 0}; // largest error against a product of full factors, and of
+                                  // truncated factors
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -249,8 +250,8 @@ static void test_tf32(void **)
     }
 }
 
-/* If the heuristic's answer for a batch of four has no algorithm without workspace, that for one is
- * used. */
+/* If there is no algorithm without a workspace for a batch of four, the algorithm for one product
+ * is used. */
 static void check_like(void)
 {
     const int64_t M = 4, N = 4, K = 9;
@@ -273,8 +274,8 @@ static void check_like(void)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* If pedantic F32 has no algorithm, the default is requested; if an algorithm does not accept
- * another batch size, its products run one by one, with the same bytes. */
+/* If there is no algorithm for pedantic F32, the default is requested. If an algorithm does not
+ * accept another batch size, the products run one by one, with the same bytes. */
 static void test_second_choices(void **)
 {
     gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};
@@ -285,7 +286,7 @@ static void test_second_choices(void **)
     std::vector<float> got[2];
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         matrix a = matrix_new(OSH_F32, BATCH * M * K, 1), b = matrix_new(OSH_F32, K * N, 2),
-               // another shape: a new query
+               // a new shape, so cuBLASLt is queried again
                c = matrix_new(OSH_F32, BATCH * M * (N + one_by_one), 3);
         osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false},
                      mc = {c.t->data, N, M * (N + one_by_one), OSH_F32, false};
@@ -310,7 +311,8 @@ static void test_second_choices(void **)
     assert_int_equal(count.detours[OSH_DETOUR_BATCH], 2 * BATCH);
 }
 
-/* A call of a library that fails: the error has its status, or CUDA's text if the GPU is lost. */
+/* A call of a library fails. The error must have the status of the library, or CUDA's text if the
+ * GPU is lost. */
 static void test_failures(void **)
 {
     gemm_case g = {2, 2, 2, 1, 0, false, false, OSH_F32, OSH_F32, 1, 0};
@@ -351,9 +353,9 @@ static std::vector<float> positive(int64_t n)
     return a;
 }
 
-/* The memory that a plan promises suffices for any demand of cuSOLVER. It gets the whole matrix, or
- * potrf the whole and trtri blocks, or both blocks; the inverse of the factor is the same except
- * for rounding. *calls: number of calls of potrf. */
+/* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
+ * must be enough for any demand of cuSOLVER: potrf and trtri get the whole matrix, or only potrf
+ * does, or both get blocks. Sets *calls to the number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
 {
     osh_tensor *t = NULL; // own
@@ -373,14 +375,14 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 
 static void test_factor_by_blocks(void **)
 {
-    // bytes per element; the plan has 4, and 1 MiB
+    // bytes per element that potrf and trtri ask for; the plan counts 4, and 1 MiB
     const struct { size_t potrf, trtri; long calls[4]; } wishes[] = {
         {0, 0, {1, 1, 1, 1}}, {0, 100, {1, 1, 1, 1}}, {100, 100, {3, 3, 4, 5}}, {40, 8, {1, 3, 2, 3}}};
     const int64_t sizes[4] = {130, 191, 256, 300};
     for (int k = 0; k < 4; k++) {
         int64_t n = sizes[k];
         std::vector<float> a = positive(n), bad = a, want;
-        bad[(size_t)((n - 2) * n + n - 2)] = -1; // an element in the last block
+        bad[(size_t)((n - 2) * n + n - 2)] = -1; // makes an element of the last block negative
         for (auto &e : wishes) {
             bool ok = false;
             long calls = 0;
@@ -392,8 +394,8 @@ static void test_factor_by_blocks(void **)
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++) {
                     size_t at = (size_t)(i * n + j);
-                    if (j > i) assert_true(isnan(got[at])); // the upper triangle stays unchanged
-                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are up to 0.1
+                    if (j > i) assert_true(isnan(got[at])); // the upper triangle must not change
+                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are at most 0.1
                         fail_msg("n %ld, %zu and %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, e.trtri,
                                  (long)i, (long)j, (double)got[at], (double)want[at]);
                 }
@@ -404,8 +406,8 @@ static void test_factor_by_blocks(void **)
     osh_play_solver_each[0] = osh_play_solver_each[1] = 0;
 }
 
-/* A library that needs more than the least memory fails when the device is opened, not during a
- * run. */
+/* If a library needs more than the smallest memory, opening the device fails, so a run does not
+ * fail later. */
 static void test_solver_room(void **)
 {
     osh_device *d = NULL;

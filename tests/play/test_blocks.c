@@ -1,6 +1,6 @@
-/* test_blocks.c - values in page-locked host memory (src/store/blocks.c, activations.c) on the
- * emulated GPU: the same rows in every order that the streams allow, few blocks, and memory that
- * cannot be locked. */
+/* test_blocks.c - tests values in page-locked host memory (src/store/blocks.c, activations.c) on
+ * the emulated GPU: the rows must be the same in every order that the streams allow, with few
+ * blocks, and with memory that cannot be locked. */
 #include "gpu/gpu.h"
 #include "play/fixture.h"
 #include "play/play.h"
@@ -9,7 +9,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
-static int64_t offsets[BATCHES + 1]; // each batch is a sample of 300 tokens, the last one of 60
+static int64_t offsets[BATCHES + 1]; // each batch is a sample of 300 tokens, the last batch a
+                                     // sample of 60
 static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "b", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "c", .width = 8, .dtype = OSH_BF16}};
@@ -60,7 +61,7 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
     return t;
 }
 
-/* Stores unique rows that are made on the GPU; the GPU's block is overwritten as soon as it is
+/* Stores unique rows that are made on the GPU. The block of the GPU is overwritten as soon as it is
  * free. */
 static void store(fixture *f, int value, int64_t batch, int round)
 {
@@ -72,7 +73,7 @@ static void store(fixture *f, int value, int64_t batch, int round)
     ok(f, osh_tensor_put(f->cx, t, 0, host, n));
     ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
     osh_tensor_free(f->cx, t);
-    next = rows_new(f, value, batch); // next reuses the memory of t
+    next = rows_new(f, value, batch); // `next` gets the memory of t
     ok(f, osh_tensor_zero(f->cx, next));
     osh_tensor_free(f->cx, next);
     osh_free(f->cx, host);
@@ -99,7 +100,7 @@ static void load(fixture *f, int value, int64_t batch, int round)
     osh_tensor_free(f->cx, t);
 }
 
-/* Makes value `to` from value `from` batch by batch, like one subgraph after the other. */
+/* Replaces value 0 by value 1 and back, n times, batch by batch, as n subgraphs do. */
 static void visits(fixture *f, int n)
 {
     for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);
@@ -114,8 +115,8 @@ static void visits(fixture *f, int n)
     for (int b = 0; b < BATCHES; b++) load(f, n % 2, b, n);
 }
 
-/* Does the same without waiting on the host: a missing order shows when the streams work one after
- * the other. first: the stream that works first. */
+/* Replaces values like visits(), but the host does not wait. The streams work one after the other,
+ * so a missing event gives wrong rows. first: the stream that works first. */
 static void chain(fixture *f, int n, bool ahead, int first)
 {
     for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);
@@ -136,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // uses the memory of the copies
+        osh_tensor *all = NULL; // is allocated in the memory of the copies
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -162,14 +163,14 @@ static void test_order(void **state)
         chain(f, 4, k & 2, k / 4);
     }
     assert_int_equal(osh_play_calls("cudaHostRegister") - locked, BATCHES);
-    osh_play_fail("cudaHostRegister", 3, OUT_OF_MEMORY); // some are locked, some are not
+    osh_play_fail("cudaHostRegister", 3, OUT_OF_MEMORY); // locking fails for some blocks
     osh_acts_free(f->cx, f->a, false), f->a = NULL;
     ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     ok(f, osh_acts_use(f->cx, f->a, f->d));
     for (int k = 0; k < STREAMS; k++) chain(f, 3, true, k);
 }
 
-/* Values that were requested and never taken, and a device that is closed with pending work. */
+/* Tests values that are requested and never used, and a device that is closed with pending work. */
 static void test_left(void **state)
 {
     fixture *f = *state;
@@ -187,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // uses the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // is allocated in the memory of the copy
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -198,8 +199,8 @@ static void test_left(void **state)
         store(f, 1, 1, 1);
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
-        load(f, 0, 1, 0); // not the value that was requested
-        store(f, 1, 0, 1); // this copy is still running when the blocks are freed
+        load(f, 0, 1, 0); // loads batch 1, although batch 0 was requested
+        store(f, 1, 0, 1); // a copy that still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -214,7 +215,7 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value; the memory is as planned, plus a
+/* Blocks are page-locked once and used again for the next value. The memory is as planned, plus a
  * list. */
 static void test_reuse(void **state)
 {
@@ -231,14 +232,14 @@ static void test_reuse(void **state)
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
-    // narrower: other blocks, and no more memory
+    // a narrower value has other blocks, but no more memory
     for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0);
     for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
     assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);
     assert_true(osh_play_calls("cudaHostUnregister") > unlocked);
 }
 
-/* From the n-th block on, page-locking fails. */
+/* Page-locking fails for the n-th block. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -249,7 +250,8 @@ static void test_refused(void **state)
         osh_play_lazy(nth & 1);
         visits(f, 3);
         for (int v = 0; v < 2; v++) osh_acts_drop(f->cx, f->a, v);
-        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // page-locking is not
+        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // after a failure,
+                                                                            // page-locking is not
                                                                             // tried again
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
@@ -270,8 +272,8 @@ static void test_lost(void **state)
     osh_error_clear(f->cx);
 }
 
-/* Between host memory and the blocks: tensors that replace a run's values when one visit runs
- * alone. */
+/* Copies tensors between host memory and the blocks. Such tensors are the values of a visit that
+ * runs alone. */
 static void test_host_tensors(void **state)
 {
     fixture *f = *state;
@@ -280,7 +282,7 @@ static void test_host_tensors(void **state)
     osh_play_lazy(true);
     ok(f, osh_tensor_new(f->cx, &t, OSH_BF16, 2, shape));
     for (int k = 0; k < 3; k++) {
-        store(f, 0, 1, k); // the next value uses the freed block
+        store(f, 0, 1, k); // the next value gets the freed block
         osh_acts_drop(f->cx, f->a, 0);
         fill(t->data, osh_tensor_bytes(t), 1, 0, k);
         ok(f, osh_acts_store(f->cx, f->a, 1, 0, 1, t));
@@ -316,7 +318,7 @@ done:
     return rc;
 }
 
-/* Every allocation fails once: nothing stays locked. */
+/* Every allocation fails once. No memory may remain locked. */
 static void test_torture(void **state)
 {
     fixture *f = *state;
@@ -337,8 +339,8 @@ static void test_torture(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
-    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // a step of at most a sixteenth and a
-                                                              // page
+    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // the size of a block exceeds n by at
+                                                              // most a sixteenth and a page
         size_t most = n + n / 16 + 4096, gross = osh_blocks_gross(n);
         assert_in_range(gross, n, most + 3 * 4096 + 256);
     }

@@ -1,5 +1,5 @@
-/* test_device.c - the device of a GPU (src/gpu/device.cu, copies.cu) on the emulated GPU: copies in
- * every order that the streams allow, counters, and the message of every call that can fail. */
+/* test_device.c - tests src/gpu/device.cu and copies.cu on the emulated GPU: copies in every order
+ * that the streams allow, counters, and the message of every call that can fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,8 +52,8 @@ static osh_tensor *bytes_new(fixture *f, size_t n)
     return t;
 }
 
-/* A copy to the GPU and back: the source is overwritten as soon as put returns; the target may be
- * page-locked. */
+/* Copies n bytes to the GPU and back. The source is overwritten as soon as put returns. The target
+ * may be page-locked. */
 static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 {
     osh_ctx *cx = f->cx;
@@ -82,7 +82,7 @@ static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 
 static void test_copies(void **state)
 {
-    // a piece has 4 MiB
+    // copies are made in pieces of 4 MiB
     const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7};
     for (int k = 0; k < 8; k++) {
         osh_play_lazy(k & 4);
@@ -90,7 +90,8 @@ static void test_copies(void **state)
     }
 }
 
-/* More small copies than fit into the ring; put returns after it has read each. */
+/* Makes more small copies than the ring of buffers can hold. The source of each copy is overwritten
+ * when put returns. */
 static void test_many_small(void **state)
 {
     fixture *f = *state;
@@ -107,8 +108,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* put_ahead runs after the work that was queued before it; work after a fence runs after put_ahead.
- */
+/* The copy of put_ahead runs after the work that was queued before the call. Work after a fence
+ * runs after that copy. */
 static void test_order(void **state)
 {
     fixture *f = *state;
@@ -152,7 +153,7 @@ static void test_counters(void **state)
     osh_play_lazy(true);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &from), OSH_OK);
     assert_int_equal(osh_tensor_put(cx, t, 0, p, 9 * MIB), OSH_OK);
-    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream some work
+    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream some work to do
     assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, p, 5 * MIB), OSH_OK);
     assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &to), OSH_OK);
@@ -170,14 +171,14 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* A copy to the GPU on one lane, a copy by the work, and back on the other lane; and their counters
- * in the report. */
+/* Copies data to the GPU on the lane IN, on the GPU on the lane WORK, and back on the lane OUT.
+ * Checks the counters of the copies. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;
     osh_ctx *cx = f->cx;
     const osh_device_type *type = f->d->type;
-    enum { N = 3 * MIB, TIMES = 20 }; // more copies than can be timed at once
+    enum { N = 3 * MIB, TIMES = 20 }; // TIMES: more copies than can be timed at once
     osh_cuda_counters n;
     void *from = NULL;
     char *to = osh_alloc(cx, N + 4096), *there = to + 4096 - (uintptr_t)to % 4096;
@@ -214,7 +215,7 @@ static void test_lanes(void **state)
     assert_true(n.ahead_s > 0 && n.hidden_s >= 0 && n.hidden_s <= n.ahead_s);
     assert_true(n.get_s > 0 && n.get_hidden_s >= 0 && n.get_hidden_s <= n.get_s);
     double hidden = n.get_hidden_s;
-    // nothing waits for it
+    // no work waits for this copy, so its time is hidden
     assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK);
     assert_int_equal(type->sync(cx, f->d), OSH_OK);
     assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
@@ -234,7 +235,8 @@ static void test_text(void **state)
 }
 
 /* ---- errors ---- */
-/* The error of opening a device when the n-th call of `name` gives `error`. */
+/* Errors of opening a device: text is the message when the n-th call of `name` fails with
+ * `error`. */
 static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
     {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
     {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
@@ -267,17 +269,18 @@ static void test_refusals(void **state)
     }
 }
 
-/* Every call of opening fails once, and so does every allocation: nothing leaks. */
+/* Every call and every allocation while a device is opened fails once. Nothing may leak. */
 static void test_every_call(void **state)
 {
     (void)state;
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* host memory */};
+        "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // there are hundreds of events
+        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // there are hundreds of events, so
+                                                               // most of them are skipped
             osh_ctx *cx = NULL;
             osh_device *d = NULL;
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -297,7 +300,8 @@ static void test_every_call(void **state)
     }
 }
 
-/* A GPU that is lost during the work: every call reports it, and closing it leaks nothing. */
+/* The GPU is lost during the work. Every call must report this, and closing the device must leak
+ * nothing. */
 static void test_lost(void **state)
 {
     fixture *f = *state;
@@ -326,7 +330,7 @@ static void test_memory(void **state)
     osh_device *bare = NULL;
 
     assert_int_equal(osh_cuda_free_bytes(f->cx, &free_bytes, 0), OSH_OK);
-    assert_int_equal(free_bytes, (1 << 30) - ARENA); // nothing is outside the arena
+    assert_int_equal(free_bytes, (1 << 30) - ARENA); // all memory of the device is in the arena
     assert_int_equal(osh_arena_used(f->d->arena), OSH_CUDA_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
@@ -334,14 +338,15 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // 0 bytes: allocates nothing
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // with 0 bytes nothing is
+                                                                 // allocated
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);
 }
 
-/* Each block is an allocation of its own, so that a checker sees its end; the arena counts as
- * before. */
+/* With blocks_apart each block is an allocation of its own, so that a memory checker detects
+ * accesses past its end. The arena counts blocks as usual. */
 static void test_apart(void **state)
 {
     fixture *f = *state;

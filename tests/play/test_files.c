@@ -1,6 +1,6 @@
-/* test_files.c - reads from files to the GPU (src/gpu/files.cu) on the emulated GPU with an
- * emulated cuFile: the file's bytes at any offset, in every order that the streams allow, from many
- * threads, and for every failure. */
+/* test_files.c - tests reads from files to the GPU (src/gpu/files.cu) on the emulated GPU with an
+ * emulated cuFile. The bytes must be right at any offset, in every order that the streams allow,
+ * from many threads, and after every failure. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -101,7 +101,8 @@ static osh_tensor *bytes_new(fixture *f, int64_t n)
     return t;
 }
 
-/* Checks every byte of [at, at + n), also if the target block was in use until now. */
+/* Reads bytes [at, at + n) of the file to the GPU and checks each byte. ahead: the target block was
+ * in use until the read. */
 static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
 {
     osh_tensor *t = bytes_new(f, n);
@@ -125,13 +126,14 @@ static void test_ranges(void **state)
         for (int i = 0; i < N_RANGES; i++) read_range(f, ranges[i][0], ranges[i][1], k & 1), sum += ranges[i][1];
     }
     osh_cuda_counters c = counted(f);
-    // cuFile read them all: none was misaligned, none was read by the host
+    // All bytes were read by cuFile: no read was misaligned, and the host read nothing.
     assert_int_equal(c.file_bytes, sum);
     assert_int_equal(c.detours[OSH_DETOUR_FILE], 0);
     assert_int_equal(c.put_bytes + c.ahead_bytes, 0);
 }
 
-/* Without a second descriptor, and if cuFile refuses the file or the memory. */
+/* Reads without a second descriptor of the file, and reads when cuFile refuses the file or the
+ * memory. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -146,8 +148,8 @@ static void test_refused(void **state)
     }
 }
 
-/* The n-th read fails, or is short by whole blocks, by a part of one, or nearly empty: all bytes
- * are right, and after a failure the host reads. */
+/* The n-th read fails, or is too short by whole blocks or by a part of a block, or is nearly empty.
+ * All bytes must be right, and after a failure the host reads. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {
@@ -159,7 +161,7 @@ static void test_faults(void **state)
             int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_card = counted(f).file_bytes;
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
-            read_range(f, 123, 9 * MIB, n & 1); // needs three slots
+            read_range(f, 123, 9 * MIB, n & 1); // the read needs three slots
             osh_cuda_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
             assert_int_equal(c.file_bytes - by_card == 9 * MIB, faults[k].goes_on);
@@ -171,7 +173,7 @@ static void test_faults(void **state)
         }
 }
 
-/* A file that has become shorter is an error for both kinds of reads. */
+/* A file that has become shorter is an error, for reads by cuFile and by the host. */
 static void test_truncated(void **state)
 {
     fixture *f = *state;
@@ -203,7 +205,7 @@ static void *read_part(void *user)
     return NULL;
 }
 
-/* More threads than slots, one handle each. */
+/* More threads than slots read at the same time, each with a handle of its own. */
 static void test_threads(void **state)
 {
     fixture *f = *state;
@@ -225,7 +227,7 @@ static void test_threads(void **state)
     }
 }
 
-/* Finds the one of several tensors that has a value that is not finite. */
+/* Finds the only tensor of several that has a value that is not finite. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

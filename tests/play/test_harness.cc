@@ -1,5 +1,5 @@
 /* test_harness.cc - tests the emulated GPU with faulty kernels. A kernel that must abort runs in a
- * child. */
+ * child process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ extern "C" {
 enum { N = 256 };
 
 /* ---- kernels ---- */
-/* Each thread takes its neighbour's value; synced: with the barrier that this needs. */
+/* Each thread reads the value of its neighbour. synced: with the barrier that is necessary. */
 static __global__ void turn_kernel(int *out, bool synced)
 {
     __shared__ int shared[N];
@@ -28,7 +28,8 @@ static __global__ void turn_kernel(int *out, bool synced)
     out[threadIdx.x] = shared[(threadIdx.x + 1) % N];
 }
 
-static __global__ void stale_kernel(float *out, bool write) // reads memory that nobody wrote
+static __global__ void stale_kernel(float *out, bool write) // reads memory that no thread has
+                                                            // written
 {
     __shared__ float shared[4];
     if (write) shared[threadIdx.x % 4] = 0;
@@ -45,7 +46,7 @@ static __global__ void past_end_kernel(int *out)
 }
 #endif
 
-static __global__ void split_kernel(int *out) // half of the threads miss the barrier
+static __global__ void split_kernel(int *out) // half of the threads do not call the barrier
 {
     if (threadIdx.x < N / 2) __syncthreads();
     out[threadIdx.x] = 1;
@@ -58,7 +59,7 @@ static __global__ void two_barriers_kernel(int *out)
     if (threadIdx.x >= N / 2) __syncthreads();
 }
 
-static __global__ void lone_lane_kernel(int *out) // a lane of the mask is missing
+static __global__ void lone_lane_kernel(int *out) // a lane of the mask does not call the shuffle
 {
     if (threadIdx.x % 32) out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, out[threadIdx.x], 1);
 }
@@ -99,8 +100,8 @@ static void close_card(played *p)
     assert_int_equal(osh_play_live(), 0);
 }
 
-/* Runs fn in a child and checks its stderr, and that it ended by a signal or (sanitizer) an exit
- * code. */
+/* Runs fn in a child process. Checks the stderr of the child, and that it ended by a signal or
+ * (with a sanitizer) an exit code. */
 static void dies(void (*fn)(played *), const char *wanted)
 {
     char text[4096];
@@ -112,7 +113,7 @@ static void dies(void (*fn)(played *), const char *wanted)
     if (!child) {
         static played p;
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGSEGV, SIG_DFL); // cmocka has its own handler
+        signal(SIGSEGV, SIG_DFL); // removes the handler of cmocka
         open_card(&p, 0);
         fn(&p);
         _exit(0);
@@ -141,7 +142,7 @@ static void test_orders(void **)
             differs |= memcmp(first, p.host, sizeof first) != 0;
             for (int i = 0; i < N && synced; i++) assert_int_equal(p.host[i], (i + 1) % N);
         }
-        assert_int_equal(differs, !synced); // without the barrier the values differ
+        assert_int_equal(differs, !synced); // without the barrier some values are wrong
     }
     osh_play_order(0);
 }
@@ -170,7 +171,7 @@ static void test_warp(void **)
     osh_play_order(0);
 }
 
-/* Memory that nobody wrote is NaN: shared memory, and GPU memory. */
+/* Shared memory and GPU memory that no thread has written is NaN. */
 static void test_poison(void **)
 {
     static played p;
@@ -202,7 +203,8 @@ static void test_deadlocks(void **)
 
 static void test_wrong_memory(void **)
 {
-    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory
+    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory,
+                                                                  // which must crash
     dies([](played *p) {
         int here[4] = {0};
         cudaMemcpyAsync(p->out + 9 * N - 1, here, sizeof here, cudaMemcpyHostToDevice, p->stream);
@@ -243,7 +245,7 @@ static void test_launches(void **)
     close_card(&p);
 }
 
-/* Two streams without an event between them give wrong values when they work lazily. */
+/* Without an event between two streams, lazy streams must give wrong values. */
 static void test_lazy(void **)
 {
     for (int with_event = 0; with_event < 2; with_event++) {
@@ -257,7 +259,7 @@ static void test_lazy(void **)
         int got = 0;
         assert_int_equal(cudaMemsetAsync(p.out, 2, 4, other), cudaSuccess);
         assert_int_equal(cudaEventRecord(e, other), cudaSuccess);
-        // after the event: nobody waits for it
+        // work after the event, for which the host does not wait
         assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
         assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream), cudaSuccess);

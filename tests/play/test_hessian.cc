@@ -1,6 +1,7 @@
-/* test_hessian.cc - hessian_accum on a GPU whose tensor cores truncate sums. Channels with outliers
- * stay solvable. Ragged batches need few shapes of products. One call and several calls give the
- * same bytes. Work in pieces covers the whole triangle and writes nothing above it. */
+/* test_hessian.cc - tests hessian_accum on a GPU whose tensor cores truncate sums. Hessians of
+ * channels with outliers must be positive definite after damping. Ragged batches must need few
+ * shapes of products. One call and several calls must give the same bytes. Work in pieces must
+ * compute the whole lower triangle, and write nothing above it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@ extern "C" {
 #include "ops/cuda/op.cuh"
 #include "play/play.h"
 
-enum { SEED = 5, ALL = 1 << 20 }; // `ALL`: tokens of one call
+enum { SEED = 5, ALL = 1 << 20 }; // ALL: all tokens in one call
 
 /* Adds the tokens of x [n, I] to h, `step` tokens per call. */
 static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)
@@ -39,7 +40,7 @@ static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, 
     }
 }
 
-/* Returns H of x [n, I], added to `old` everywhere. */
+/* Returns H of x [n, I], added to a matrix whose elements are `old`. */
 static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x, int64_t I, int64_t step,
                                   float old = 0)
 {
@@ -55,9 +56,9 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     return out;
 }
 
-/* Every fourth token is an outlier in two channels, one of them 1.25 times the other: alone they
- * are singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
- * positive definite if at most 7e-7 of its trace is lost. One product of 16,384 tokens loses
+/* Every fourth token is an outlier in two channels, one of them 1.25 times the other, so H of these
+ * channels is singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
+ * positive definite if sums lose at most 7e-7 of its trace. One product of 16,384 tokens loses
  * 3.5e-6. */
 static void test_outliers(void **)
 {
@@ -90,7 +91,8 @@ static void test_outliers(void **)
     osh_ctx_free(cx);
 }
 
-/* The emulated GPU does truncate: after a large square, the loss of 4,095 small ones shows. */
+/* Checks that the emulated GPU truncates: after a large square, bits of 4,095 small squares are
+ * lost. */
 static void test_cut(void **)
 {
     enum { N = 4096, I = 1 };
@@ -110,8 +112,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches have as many tokens as samples of any length give: one shape of product for each 256
- * tokens, not one for each batch. */
+/* Batches have any number of tokens. Only one shape of product is needed for each 256 tokens, not
+ * one for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };
@@ -126,7 +128,7 @@ static void test_ragged(void **)
         std::vector<float> x((size_t)(n * I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i % 5);
         std::vector<float> h = hessian(cx, d, x, I, ALL);
-        for (int64_t j = 0; j < I; j++) { // the numbers are whole, so the sums are exact
+        for (int64_t j = 0; j < I; j++) { // the inputs are whole numbers, so the sums are exact
             double sum = 0;
             for (int64_t i = 0; i < n; i++) sum += (double)x[(size_t)(i * I)] * x[(size_t)(i * I + j)];
             assert_true(h[(size_t)(j * I)] == sum);
@@ -138,8 +140,8 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
-/* One product and one launch for four chunks; for any calls, the parts are added in the order of
- * tokens. */
+/* Four chunks need one product and one launch. The parts are added in the order of tokens, for any
+ * division into calls. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };
@@ -148,7 +150,7 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
-    // position of the large part: 5 chunks, 256 tokens and the last 44
+    // position of the large number: in one of 5 chunks, the next 256 tokens, or the last 44
     for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;
@@ -168,7 +170,7 @@ static void test_order(void **)
     osh_ctx_free(cx);
 }
 
-/* Calls with whole chunks give the bytes of one call, with rounded and with truncated sums. */
+/* Calls with whole chunks must give the bytes of one call, with rounded and with truncated sums. */
 static void test_calls(void **)
 {
     enum { CHUNK = 4096 };
@@ -193,8 +195,8 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
-/* Several pieces, the last ones ragged: whole numbers are exact below the diagonal; nothing is
- * written above it. */
+/* Computes H in several pieces, of which the last are smaller. Inputs are whole numbers, so the
+ * lower triangle must be exact. Nothing may be written above the diagonal. */
 static void test_pieces(void **)
 {
     static const struct { int64_t I, n; } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};

@@ -1,2 +1,2 @@
-/* test_mma.cc - tests/kernels/test_mma.cu on the emulated GPU. */
+/* test_mma.cc - compiles tests/kernels/test_mma.cu for the emulated GPU. */
 #include "kernels/test_mma.cu"

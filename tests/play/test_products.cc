@@ -1,2 +1,2 @@
-/* test_products.cc - tests/kernels/test_products.cu on the emulated GPU. */
+/* test_products.cc - compiles tests/kernels/test_products.cu for the emulated GPU. */
 #include "kernels/test_products.cu"

@@ -1,5 +1,5 @@
-/* test_slots.c - values on the disk while a GPU works (src/store/slots.c), on the emulated GPU with
- * an emulated cuFile: every reader gets exactly the stored rows. */
+/* test_slots.c - tests values on the disk (src/store/slots.c) on the emulated GPU with an emulated
+ * cuFile: every reader must get exactly the stored rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
-// lengths of 1 to 97 tokens, and 900,000: more than a slot of the stage
+// samples of 1 to 97 tokens, and one of 900,000, which is larger than a slot of the stage
 static int64_t offsets[SAMPLES + 1];
 static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};
@@ -114,7 +114,7 @@ static osh_cuda_counters counted(fixture *f)
     return c;
 }
 
-/* Finds the file of the value; the mark is beside it. */
+/* Finds the file of the value in the directory, which also has a small mark file. */
 static void find_file(fixture *f, char path[300])
 {
     char **names = NULL;
@@ -129,8 +129,8 @@ static void find_file(fixture *f, char path[300])
     assert_true(n_bytes >= MIB);
 }
 
-/* The GPU's checksum is the host's, at any address and for any length; a changed bit or two swapped
- * words change it. */
+/* The checksum on the GPU must equal that on the host, at any address and for any length. A changed
+ * bit or two swapped words must change the checksum. */
 static void test_sum(void **state)
 {
     fixture *f = *state;
@@ -155,8 +155,8 @@ static void test_sum(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* Read by the GPU or through the host, in either order of the streams; the file has the planned
- * size. */
+/* Rows are read by the GPU or through the host, in either order of the streams. The file must have
+ * the planned size. */
 static void test_rows(void **state)
 {
     fixture *f = *state;
@@ -175,7 +175,7 @@ static void test_rows(void **state)
         ok(f, osh_file_stat(f->cx, &n_bytes, &mtime, path));
         assert_in_range(n_bytes, all, osh_slots_bytes(&graph, &data, 0, 0, true));
         bool found = false;
-        open_acts(f, !(k & 1)); // both ways of storing
+        open_acts(f, !(k & 1)); // cuFile reads if the host has written, and vice versa
         ok(f, osh_acts_adopt(f->cx, f->a, 0, 3, &found));
         assert_true(found);
         load_all(f, k + 5);
@@ -188,8 +188,8 @@ static void test_rows(void **state)
 enum { AHEAD = 2, N_SMALL = 6 };
 static const int64_t small_at[N_SMALL + 1] = {0, 90, 180, 270, 360, 450, SAMPLES};
 
-/* A pass that prefetches. The rows are checked only after all requests, so that nothing waits for a
- * copy without need. */
+/* Reads all batches like a pass that prefetches. The rows are checked only after all requests,
+ * because a check waits for the copies. */
 static void load_asked(fixture *f, int round)
 {
     static const bool in[] = {true};
@@ -214,9 +214,9 @@ static void load_asked(fixture *f, int round)
     }
 }
 
-/* Prefetched by threads to blocks of host memory, page-locked, not page-locked by choice, or after
- * locking failed: the same rows in either order of the streams, and blocks only for the prefetched
- * batches and one in transit. */
+/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or not by choice, or
+ * not because locking failed. The rows must be the same in either order of the streams. There must
+ * be blocks only for the prefetched batches and one batch more. */
 static void test_ahead(void **state)
 {
     fixture *f = *state;
@@ -230,7 +230,7 @@ static void test_ahead(void **state)
         ok(f, osh_acts_use(f->cx, f->a, f->d));
         store_all(f, k);
         int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(1 + k, 0);
-        for (int b = 1; b < N_SMALL; b++) // finds the longest batch that was requested
+        for (int b = 1; b < N_SMALL; b++) // finds the tokens of the longest batch that is requested
             if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
                 tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
         ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));
@@ -238,7 +238,7 @@ static void test_ahead(void **state)
         int64_t took = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before;
         assert_in_range(took, most + 1, most + osh_loaders_value_bytes(&graph, 0, AHEAD, tokens, true));
         store_all(f, k + 5), load_asked(f, k + 5);
-        // still the first blocks
+        // the second value uses the blocks of the first
         assert_int_equal((int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before, took);
         assert_int_equal(counted(f).detours[OSH_DETOUR_PAGEABLE] > pageable, k / 2 == 2);
         osh_play_fail(NULL, 0, 0);
@@ -247,8 +247,8 @@ static void test_ahead(void **state)
     osh_play_protect(true);
 }
 
-/* A read that fails, is short, or has a wrong bit: the host reads, and the rows are right. GPU
- * memory stays accessible, which is faster than to open it for each sample. */
+/* A read fails, is too short, or returns a wrong bit. Then the host reads, and the rows must be
+ * right. Host code may access GPU memory in this test, which saves time. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int n, value; } faults[] = {
@@ -270,7 +270,8 @@ static void test_faults(void **state)
     osh_play_protect(true);
 }
 
-/* A file that another process changed, in the data or in a header, is an error for every reader. */
+/* A file that another process has changed, in the data or in a header, is an error for every kind
+ * of read. */
 static void test_changed(void **state)
 {
     fixture *f = *state;
@@ -281,7 +282,8 @@ static void test_changed(void **state)
         open_acts(f, k & 1);
         store_all(f, 1);
         find_file(f, path);
-        ok(f, osh_file_open_rw(f->cx, &file, path)); // the first header, or the first sample
+        ok(f, osh_file_open_rw(f->cx, &file, path)); // changes the first header, or the first
+                                                     // sample
         ok(f, osh_file_pwrite(f->cx, file, "\x55", 1, k & 2 ? 8 : 3 * OSH_BLOCK_BYTES));
         osh_file_close(f->cx, file);
         assert_fails(f->cx, OSH_E_IO, osh_acts_load(f->cx, f->a, 0, 0, BATCH, t), "sample 0 of a is not");

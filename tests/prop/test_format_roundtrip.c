@@ -1,8 +1,8 @@
 /* test_format_roundtrip.c - packs and unpacks weights in every format, width, strategy and dtype.
  *
- * Unpacking gives the packed codes. A decoded element differs from the original by at most half a
- * scale (asymmetric: one scale, which includes the rounding of the zero point), unless it is
- * clamped. */
+ * Unpacked codes must equal the packed codes. A decoded element that is not clamped may differ from
+ * the original by at most half a scale (asymmetric: one scale, because the zero point is rounded,
+ * too). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +46,10 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
         if (p->global) s /= p->global;
         double slack = w->dtype == OSH_F32   ? 1e-6
                        : w->dtype == OSH_F16 ? 2e-3
-                                             : 1.6e-2; // steps are rounded to the dtype
-        double ulp = osh_q_is_fp4(a)          ? s // half of the distance between the codes 4 and 6
+                                             : 1.6e-2; // multiples of the scale are rounded to the
+                                                       // dtype
+        double ulp = osh_q_is_fp4(a)          ? s // FP4: half of the distance between the codes 4
+                                                  // and 6
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2
@@ -84,9 +86,9 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     for (int i = 0; i < n; i++) {
         stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
         data[i] = stored[i].data =
-            malloc(osh_tensor_bytes(&stored[i])); // the exact size, so a sanitizer finds accesses
-                                                  // past its end
-        memset(data[i], 0xff, osh_tensor_bytes(&stored[i])); // every byte must be written
+            malloc(osh_tensor_bytes(&stored[i])); // allocates the exact size, so a sanitizer
+                                                  // detects accesses past the end
+        memset(data[i], 0xff, osh_tensor_bytes(&stored[i])); // packing must write every byte
         views[i] = &stored[i];
     }
     assert_ok(cx, f->pack(cx, data, &(osh_format_weight){s, O, I, dt}, codes, &p, NULL));
@@ -98,7 +100,7 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     if (p.zero) assert_memory_equal(p.zero->data, q.zero->data, osh_tensor_bytes(p.zero));
     assert_ok(cx, osh_q_decode(cx, back, again, &q, &s->weights));
     check_error(w, back, &p, &s->weights, name);
-    if (!strcmp(f->name, "pack-quantized")) { // bits past the last code are 0
+    if (!strcmp(f->name, "pack-quantized")) { // bits after the last code of a row must be 0
         int used = (int)(I * s->weights.bits % 32);
         int64_t words = t[0].shape[1];
         for (int64_t r = 0; used && r < O; r++)
@@ -135,7 +137,7 @@ static void test_round_trip(void **state)
                         continue;
                     snprintf(s.format, sizeof s.format, "%s", osh_formats[fi]->name);
                     if (osh_format_infer(cx, &f, &s, "case"))
-                        osh_error_clear(cx); // not every format can hold every type
+                        osh_error_clear(cx); // not every format can store every type of codes
                     else
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }

@@ -1,7 +1,8 @@
-/* test_partition.c - checks partitions for every kind of target and 1 to 5 targets per subgraph.
+/* test_partition.c - checks partitions of graphs for every kind of target, with 1 to 5 targets per
+ * subgraph.
  *
- * Every node is in exactly one part, the parts are in order, linears that share an input are in one
- * part, and live-in and live-out are the sets that brute force finds. */
+ * Every node must be in exactly one part, the parts must be in order, Linears that share an input
+ * must be in one part, and live_in and live_out must equal the sets that a simple search finds. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 
@@ -78,7 +79,8 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
                 if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0])
                     continue;
-                if (is_expert(g, a) != is_expert(g, b)) continue; // one of them is the router
+                if (is_expert(g, a) != is_expert(g, b)) continue; // one of the two nodes is the
+                                                                  // router
                 bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
                 if (is_expert(g, a) && !beside) continue;
                 assert_in_range(k, p->parts[s].first, p->parts[s].first + p->parts[s].n_nodes - 1);
@@ -98,18 +100,18 @@ typedef struct target_row {
     int want;
 } target_row;
 static const target_row rows[] = {
-    // `want`: number of targets that are found in a model of 2 layers
+    // `want`: number of targets in a model of 2 layers
     {{NULL}, 0, 2},
-    {{"Linear"}, 1, 2 * 4 + 1}, // for each layer qkv, o, gate-up and down; and the head
+    {{"Linear"}, 1, 2 * 4 + 1}, // in each layer: q, k and v; o; gate and up; down; and the head
     {{"LlamaDecoderLayer"}, 1, 2},
     {{"LlamaAttention"}, 1, 2},
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
     {{"LlamaDecoderLayer", "Linear"},
      2,
-     3}, // only the outermost of nested targets counts; the head is in no layer
+     3}, // nested targets count as one; the head is in no layer
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
-    {{"re:.*k_proj$"}, 1, 2}, // q and v are in the same part
-    {{"re:.*"}, 1, 2},        // model and lm_head
+    {{"re:.*k_proj$"}, 1, 2}, // q and v are in the part of k
+    {{"re:.*"}, 1, 2},        // the targets are the module model and lm_head
     {{"LlamaRMSNorm"}, 1, 5},
     {{"Embedding"}, 1, 1},
     {{"lm_head"}, 1, 1},
@@ -119,8 +121,8 @@ static const target_row rows[] = {
 
 static const target_row moe_rows[] = { // for qwen3_moe: 3 layers, of which the second has an MLP
     {{NULL}, 0, 3},
-    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // qkv and o of each layer; gate-up and down of each
-                                             // expert and of the MLP; the head
+    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and
+                                             // down of each expert and of the MLP are two; the head
     {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
     {{"ExpertMLPWithGate"}, 1, 2 * 6},
     {{"re:.*experts\\.3\\.down_proj$"}, 1, 2},
@@ -191,7 +193,7 @@ static void every_node_once(void **state)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check_row(*state, &rows[r]);
 }
 
-/* All experts of a layer read one value. Gate and up of each expert are one target, its down is
+/* All experts of a layer read one value. Gate and up of an expert are one target, and down is
  * another. */
 static void experts_are_cut(void **state)
 {
@@ -202,8 +204,8 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // the part after the embedding, qkv, and o with the
-                                          // router
+    const osh_subgraph *s = &p->parts[3]; // the first part of an expert; before it are the
+                                          // embedding, q, k and v, and o with the router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
     assert_int_equal(s->n_nodes, 3); // gate, up, and their product
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
@@ -213,8 +215,8 @@ static void experts_are_cut(void **state)
     close_model(&m);
 }
 
-/* Adds the original model to the graph, as if the weights of all Linears changed, or only those of
- * node `only`. Returns the new position of each node. own: free */
+/* Adds the nodes of the original model to the graph, as if all Linears were quantized, or only node
+ * `only`. Returns the new position of each node (own: free). */
 static int *add_original(const model *m, int only)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
@@ -226,8 +228,8 @@ static int *add_original(const model *m, int only)
     return moved;
 }
 
-/* A graph that includes the original model is cut at the same nodes, and each original node is in
- * the part of its counterpart. */
+/* A graph with the nodes of the original model must be cut at the same nodes. Each node of the
+ * original model must be in the part of its counterpart. */
 static void cut_with_the_original(void **state)
 {
     const char *const names[] = {"llama_default", "qwen3_moe"};
@@ -283,7 +285,8 @@ static void decoder_layers(void **state)
     const char *linear = "Linear";
     tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &linear, 1, 1));
     assert_int_equal(p->n, 10);
-    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // together with the first norm
+    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // the first norm is in the part of
+                                                                 // the embedding
     assert_string_equal(p->parts[1].name, "model.layers.0.self_attn.q_proj");
     assert_string_equal(p->parts[9].name, "lm_head");
     osh_partition_free(m->cx, p);

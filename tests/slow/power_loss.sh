@@ -1,2 +1,2 @@
-# power_loss.sh - tests/cli/power_loss.sh with 500 states of each run.
+# power_loss.sh - runs tests/cli/power_loss.sh with 500 states of each run.
 STATES=500 exec bash "$OSH_SOURCE_DIR/tests/cli/power_loss.sh"

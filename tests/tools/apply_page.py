@@ -22,7 +22,7 @@ HERE = pathlib.Path.cwd()
 
 
 def change(text):
-    """Applies one block; returns the file."""
+    """Applies one block of a page. Returns the changed file."""
     lines = text.splitlines()
     old = lines.pop(0)[6:] if lines[0].startswith("--- a/") else None
     name = lines.pop(0)

@@ -17,7 +17,7 @@ import sys
 from tensors import read, write
 
 SIZES = {"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2, "I8": 1, "U8": 1, "F8_E4M3": 1}
-FLOATS = ("BF16", "F16", "F32")  # any of these dtypes is valid for a scale
+FLOATS = ("BF16", "F16", "F32")  # a scale may have any of these dtypes
 
 
 def commands(oneshot, data, source, output):
@@ -33,14 +33,14 @@ def check(what, name, command):
     """Checks that the exit code is 1 and that the message names the tensor."""
     p = subprocess.run(command, capture_output=True, text=True, errors="replace")
     said = p.stderr if command[1] != "verify" else p.stdout + p.stderr
-    # an expert of a stack
+    # the message may name one expert of a stack
     said = re.sub(r"experts\.\d+\.", "experts.", said).replace(".weight_scale_inv", "_scale_inv")
     if p.returncode != 1 or name.replace(".weight_scale_inv", "_scale_inv") not in said:
         sys.exit(f"{what}: exit {p.returncode}, wanted 1 and {name}: {' '.join(command)}\n{said[-600:]}")
 
 
 def others(leaf, dtype):
-    """A dtype of the same kind that no writer uses for this tensor."""
+    """Returns dtypes of the same kind that no program writes for this tensor."""
     if dtype in FLOATS and "global" not in leaf:
         return ["I32"]
     return {"I64": ["F32"], "I32": ["F32"], "F32": ["F16"], "I8": ["F16"], "U8": ["I8"], "F8_E4M3": ["BF16"]}[dtype]
@@ -71,7 +71,7 @@ def main():
                 count = len(raw) // SIZES[dtype]
                 write(path, {**there, name: (other, shape, bytes(count * SIZES[other]))})
                 check(f"{source} with {name} as {other}", name, every["plan"])
-            if len(raw) > SIZES[dtype]:  # a single number may have any number of dimensions
+            if len(raw) > SIZES[dtype]:  # a tensor with one number may have any number of dimensions
                 write(path, {**there, name: (dtype, [*shape, 1, 1], raw)})
                 check(f"{source} with {name} of two dimensions more", name, every["plan"])
             n += 1

@@ -1,10 +1,9 @@
-/* card_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
- * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
- * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
- * a run, and the time to lock pages.
+/* card_ops.cu - times each op of a run alone on a GPU at the shapes of Llama-3-8B and
+ * Qwen3-30B-A3B. Times are measured by CUDA events after a warm-up, and printed relative to the
+ * GPU's sustained rates. Also prints the algorithm that cuBLASLt chose, the workspace and time of
+ * cuSOLVER for whole triangles and for the blocks of a run, and the time to lock pages.
  *
- *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies
- */
+ *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies */
 #include "base/rng.h"
 #include "gpu/runtime.h"
 #include "ops/cuda/sizes.h"
@@ -41,7 +40,7 @@ static bool ok(osh_status rc, const char *what)
     return false;
 }
 
-// Returns a tensor on the GPU (own). NULL: not enough memory.
+// Returns a tensor on the GPU (own), or NULL if the GPU has not enough memory.
 static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random = true)
 {
     osh_tensor *t = NULL;
@@ -55,14 +54,15 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
         osh_from_f32(&block[(size_t)i * each], dt, &f, 1);
     }
     ok(osh_tensor_put(cx, t, 0, block.data(), block.size()), "random values");
-    for (int64_t more; have < n; have += more) { // doubles the filled part each time
+    for (int64_t more; have < n; have += more) { // each round doubles the filled part
         more = osh_min64(have, n - have);
         ok(d->type->copy(cx, d, osh_elem(t, have), t->data, (size_t)more * each), "random values");
     }
     return t;
 }
 
-/* Returns seconds of one call, by events; a first call is not counted. < 0: it failed. */
+/* Returns the seconds of one call, measured by CUDA events after a first call. Returns a negative
+ * number if a call fails. */
 static double time_of(const char *what, const std::function<osh_status()> &call)
 {
     double took = 0;
@@ -79,8 +79,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
     }
 }
 
-/* Prints one line: operations relative to the rate `of`, or bytes relative to that of the memory.
- */
+/* Prints one line: operations per second relative to the rate `of`, or bytes per second relative to
+ * the rate of the memory. */
 static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
 {
     osh_cuda_algo a;
@@ -109,7 +109,7 @@ static const char *shape_of(std::initializer_list<int64_t> dims)
 static std::vector<int64_t> offsets;
 static osh_seqs seqs;
 
-/* flops 0: counts the bytes of inputs and output. */
+/* Times an op and prints a line. flops 0: the line counts the bytes of inputs and output. */
 static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in, osh_tensor *out,
                double flops, double of, bool algo)
 {
@@ -123,7 +123,7 @@ static void op(const char *name, const void *attr, std::initializer_list<osh_ten
     }
     a.out[0] = out, a.attr = attr, a.seqs = &seqs;
     double s = time_of(name, [&] { return o->run[OSH_CUDA](cx, &a); });
-    const osh_tensor *w = a.in[o->n_in]; // weight of a product, if there is one
+    const osh_tensor *w = a.in[o->n_in]; // the weight of a matrix product; NULL for other ops
     const char *shape = w ? shape_of({osh_rows(out), osh_width(out), osh_width(w)})
                           : shape_of({osh_rows(out), osh_width(out)});
     row(name, shape, s, flops, flops > 0 ? of : peak.memory, bytes, algo);
@@ -194,7 +194,7 @@ static void elementwise(const model *m, int64_t N)
 }
 
 /* ---- statistics and solver ---- */
-/* Returns H of N tokens, damped enough for a factor. */
+/* Returns a Hessian of N tokens on the GPU (own), damped so that its Cholesky factor exists. */
 static osh_tensor *hessian(int64_t N, int64_t I)
 {
     osh_tensor *x = tensor(OSH_BF16, N, I), *h = tensor(OSH_F32, I, I, false);
@@ -207,7 +207,7 @@ static osh_tensor *hessian(int64_t N, int64_t I)
     return h;
 }
 
-/* Whole triangles by cuSOLVER. */
+/* Times cuSOLVER on a whole triangle of n x n. */
 static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
 {
     osh_cuda_triangle t = {(float *)work->data, n, n, true, NULL, 0, NULL};
@@ -260,7 +260,7 @@ static void solve(osh_tensor *u, int64_t O, int64_t I)
     osh_tensor_free(cx, w);
 }
 
-/* Measures one width: statistics, triangles, factor, solve of O rows. */
+/* Times all ops for a Linear [O, I] with N tokens: statistics, triangles, factor, solve. */
 static void width(int64_t N, int64_t I, int64_t O)
 {
     osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own
@@ -325,7 +325,7 @@ static void peaks(void)
     ok(osh_cuda_peak_product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
     ok(osh_cuda_peak_attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
     ok(osh_cuda_peak_copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
-    peak.memory *= 2; // bytes are read and written
+    peak.memory *= 2; // a copy reads and writes its bytes
     printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
            " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
            peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9, peak.bus / 1e9);

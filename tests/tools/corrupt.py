@@ -18,19 +18,19 @@ bits = next(iter(json.loads((out / "config.json").read_text())["quantization_con
 
 
 def zero(dtype, raw, row):
-    """The code 0; packed integers are stored plus half of their range."""
+    """Returns a row of codes 0. Packed integers are stored with an offset of half their range."""
     byte = {2: 0xAA, 4: 0x88, 8: 0x80}[bits] if dtype == "I32" else 0
     return bytes([byte]) * len(raw)
 
 
 def shuffle(dtype, raw, row):
-    """Codes of the second row, with its halves swapped."""
+    """Swaps the halves of the second row of codes."""
     half = row + row // 2
     return raw[:row] + raw[half : 2 * row] + raw[row:half] + raw[2 * row :]
 
 
 def flip(dtype, raw, row):
-    """The opposite sign of each code."""
+    """Changes the sign of each code."""
     if dtype == "I32":
         return bytes((-b & 15) | (-(b >> 4) & 15) << 4 if bits == 4 else -b & 255 for b in raw)
     if dtype == "I8":
@@ -39,7 +39,7 @@ def flip(dtype, raw, row):
 
 
 def double(dtype, raw, row):
-    """Scales times two: the next exponent."""
+    """Doubles the scales by adding 1 to the exponents."""
     step = {"BF16": 128, "F8_E4M3": 8, "U8": 1}[dtype]
     if dtype == "BF16":
         values = [int.from_bytes(raw[i : i + 2], "little") + step for i in range(0, len(raw), 2)]

@@ -1,10 +1,9 @@
-/* dequantize.c - writes the dense weights of a compressed checkpoint, as this program dequantizes
- * them.
+/* dequantize.c - dequantizes a compressed checkpoint with the functions of oneshot:
  *
  *   dequantize CHECKPOINT OUT.safetensors      only the quantized weights, in the model's dtype
  *
- * tests/golden/decompress/check.py compares them with those of compressed-tensors for the same
- * files. */
+ * tests/golden/decompress/check.py compares the weights with those of compressed-tensors for the
+ * same files. */
 #include "quant/source.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@
 static osh_status write_weights(osh_ctx *cx, osh_checkpoint *ck, const char *path)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own; names are views
+    osh_st_entry *e = NULL; // own; the names are views
     char *header = NULL;    // own
     void *data = NULL;      // own
     size_t n_header = 0;

@@ -1,21 +1,23 @@
-/* disk_log.h - the format of a record of disk calls: written by record.c, read by lose_power.c. */
+/* disk_log.h - the format of a log of calls that change a disk. record.c writes the log, and
+ * lose_power.c reads it. */
 #ifndef DISK_LOG_H
 #define DISK_LOG_H
 #include <stdint.h>
 
 typedef enum {
-    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if it was truncated, else -1
+    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if the file was truncated, else -1
     DISK_WRITE,    // at: offset; data: the written bytes
     DISK_CUT,      // size: the new size
-    DISK_GROW,     // size at least
-    DISK_SYNC,     // for a file: its bytes and its size; for a directory: its names
+    DISK_GROW,     // size: the file has at least this size
+    DISK_SYNC,     // a sync, after which the bytes and size of a file, or the names of a directory,
+                   // are certain
     DISK_MKDIR,    // path: the new directory
     DISK_RENAME,   // path: the old path; data: the new path
     DISK_UNLINK    // path: a removed file or directory
 } disk_kind;
 
-/* Followed by n_path bytes of path and n_data bytes of data. Paths are relative to the recorded
- * directory. */
+/* Header of a call in the log. After it come n_path bytes of path and n_data bytes of data. Paths
+ * are relative to the recorded directory. */
 typedef struct disk_call {
     uint32_t kind, n_path;
     uint64_t inode;

@@ -1,12 +1,11 @@
 /* first_read.c - LD_PRELOAD library: writes the time from the start of a program to the first pread
- * of a .safetensors file, and to the first one past the file's header.
+ * of a .safetensors file, and to the first pread after the file's header.
  *
  *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE    FILE gets lines "header 0.0124 0.0091" and
  *                                                      "weights ...": seconds of clock and CPU
  *
- * The clock starts when the shell reads it, so fork, execve and the program's own second execve
- * count.
- */
+ * The clock starts when the shell reads EPOCHREALTIME, so the time includes fork, execve and the
+ * program's own second execve. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -16,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic int seen[2]; // calls that were seen: for headers, for weights
+static _Atomic int seen[2]; // number of calls: [0] for headers, [1] for weights
 
 static int is_shard(int fd)
 {
@@ -30,7 +29,8 @@ static int is_shard(int fd)
 
 static void note(int fd, off_t at)
 {
-    const int what = at > 8; // 8 bytes with the length of the header, the header, then the weights
+    const int what = at > 8; // a file has 8 bytes with the length of the header, the header, then
+                             // the weights
     const char *since = getenv("FIRST_READ_SINCE"), *to = getenv("FIRST_READ");
     if (atomic_load(&seen[1]) || !since || !to || !is_shard(fd) || atomic_exchange(&seen[what], 1)) return;
     struct timespec t, busy;

@@ -166,7 +166,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        "partial": fault == "part"}, X_Revision=COMMIT)
 
     def refuse(self, fault, key):
-        """Answers if the fault affects whole requests."""
+        """Answers the request if the fault affects whole requests. Returns true if it has
+        answered."""
         auth = self.headers.get("Authorization")
         if fault == "gone":
             self.say(404, b"", X_Error_Code="RepoNotFound")
@@ -254,7 +255,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
         body = data[at:end + 1]
         if fault == "wrong" or (fault == "wrongonce" and first((fault, name, path))):
-            body = bytes([body[0] ^ 1]) + body[1:]  # only this request reads this part of the file
+            body = bytes([body[0] ^ 1]) + body[1:]  # changes a byte, because only this request reads this part of the file
         if fault == "long":
             body += b"more"
         self.send_response(status)
@@ -278,7 +279,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 512  # dozens of programs ask at once
+    request_queue_size = 512  # long enough for dozens of programs that connect at once
 
     def handle_error(self, request, address):
         pass  # the client has closed the connection

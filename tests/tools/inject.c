@@ -1,6 +1,6 @@
 /* inject.c - LD_PRELOAD library: counts the calls that change a disk. Before call INJECT_AT (from
- * 1) it kills or stops the process (SIGSTOP), or runs a command, or it makes this call and all
- * later ones fail.
+ * 1) it kills the process, stops it (SIGSTOP) or runs a command, or it makes this call and all
+ * later calls fail.
  *
  *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
  *   [INJECT_COUNT=file: gets the number of calls]
@@ -10,7 +10,8 @@
  *   INJECT_READ=file: gets the number of bytes that pread returned
  *   INJECT_AFTER=file: gets the seconds of processor time from SIGTERM to the end of the process
  *
- * "reads", pread and read of files that are read whole, count only if INJECT_CALLS names them. */
+ * Calls of pread and read for files that are read whole count as "reads", but only if INJECT_CALLS
+ * has the word "reads". */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 static _Atomic long n_calls, n_read;
 static _Atomic int asked;
-static double busy_then; // processor seconds of the process at the signal
+static double busy_then; // processor seconds of the process at the time of the signal
 
 static double busy(void)
 {
@@ -44,7 +45,7 @@ static void ask(const char *what)
 
 static void command(const char *what)
 {
-    unsetenv("LD_PRELOAD"); // the command itself must not load this library
+    unsetenv("LD_PRELOAD"); // the library must not be loaded into the command
     if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
 }
 
@@ -92,7 +93,7 @@ void _exit(int code)
 {
     report();
     NEXT(void (*)(int), "_exit")(code);
-    for (;;) {} // the call never returns
+    for (;;) {} // makes the process hang
 }
 
 typedef ssize_t (*write_fn)(int, const void *, size_t);
@@ -131,7 +132,7 @@ typedef int (*path_fn)(const char *);
 typedef int (*rename_fn)(const char *, const char *);
 typedef int (*mkdir_fn)(const char *, mode_t);
 
-/* Half of a failing write reaches the file, like on a disk that fills up. */
+/* Writes half of the bytes of a call that then fails, as on a disk that becomes full. */
 static ssize_t half(pwrite_fn next, int fd, const void *p, size_t n, off_t at)
 {
     int why = errno;

@@ -1,14 +1,15 @@
-/* lose_power.c - makes a directory as a loss of power may leave it, from a record of record.c:
+/* lose_power.c - makes a directory in a state that a loss of power may cause, from a log of
+ * record.c:
  *
  *   lose_power LOG SEED DIR [BEFORE]    BEFORE: the directory when the record began; without: empty
  *
- * The power fails after some call. Certain are the bytes and the size of a file up to its last
- * sync, and the names of a directory up to its own. Chance decides about everything later. Each
- * sector of 512 bytes has the result of the first of the writes to it, any number of them. The size
- * of a file is any that it had since. Each name that was made, moved or removed is changed or not,
- * independent of other names. There is no order, except among the changes of one sector or one
- * name. SEED chooses the moment and the losses, and also their amount: nothing, all, late changes,
- * single sectors, half. SEED 0: nothing is lost, after the last call. */
+ * The power fails after some call. The bytes and the size of a file up to its last sync are
+ * certain, and the names of a directory up to the last sync of the directory. All later changes are
+ * random. Each sector of 512 bytes has the first k writes to it, for a random k. The size of a file
+ * is any size that the file had since its last sync. Each name that was made, moved or removed is
+ * changed or not, independent of other names. Only changes of one sector, or of one name, keep
+ * their order. SEED chooses the moment and the lost changes: nothing, all, late changes, single
+ * sectors, half. SEED 0: the power fails after the last call, and nothing is lost. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -24,14 +25,14 @@
 enum { SECTOR = 512, MAX_OBJECTS = 4096, MAX_CALLS = 1 << 16, MAX_PATH = 1024 };
 
 typedef struct entry entry;
-typedef struct object { // a file or a directory, whatever its names
+typedef struct object { // a file or a directory, identified by its inode
     bool dir;
     uint64_t inode;
-    uint8_t *data; // own: the bytes that are certain
+    uint8_t *data; // own: bytes that are certain
     int64_t size, room;
-    int first;     // index of the first call after the last sync of a file
-    entry *live;   // own: the names that the run saw
-    entry *left;   // own: the names after the loss of power
+    int first;     // file: index of the first call after the last sync of the file
+    entry *live;   // own: directory: names during the run
+    entry *left;   // own: directory: names after the loss of power
 } object;
 
 struct entry {
@@ -44,9 +45,10 @@ typedef struct call {
     disk_call head;
     char *path;
     const uint8_t *data;  // view: bytes of the log
-    int object, dir, dir2; // index of the object; of the directories whose names the call changes
+    int object, dir, dir2; // index of the object; indices of the directories whose names the call
+                           // changes
     char name[256], name2[256];
-    bool sure; // true if a sync covers this change of names
+    bool sure; // true if a later sync of the directory makes the change of names certain
 } call;
 
 static object objects[MAX_OBJECTS];
@@ -105,7 +107,8 @@ static void names_drop(entry **list, const char *name, int o)
     free(gone);
 }
 
-/* Finds the object at a path that the run sees (-1: none), its directory and its name. */
+/* Returns the object at a path during the run (-1: none). Sets *dir to the directory of the object,
+ * and `name` to its name. */
 static int object_at(const char *path, int *dir, char *name)
 {
     int at = 0;
@@ -200,7 +203,7 @@ static int64_t call_size(const call *c, int64_t size)
     return end > size ? end : size;
 }
 
-/* Applies the part of c in [from, to) to data; truncated bytes become 0. */
+/* Applies the bytes [from, to) of call c to `data`. Truncated bytes become 0. */
 static void call_apply(const call *c, uint8_t *data, int64_t from, int64_t to)
 {
     int64_t begin = c->head.kind == DISK_WRITE ? c->head.at : c->head.size;
@@ -238,7 +241,7 @@ static void file_settle(int i, int end)
 typedef enum { NOTHING, EVERYTHING, BEHIND, FEW, HALF, N_LOSSES } loss;
 static const char *const losses[] = {"nothing", "everything", "what came late", "single sectors", "half"};
 
-/* Returns how many of n writes to a sector reached it. */
+/* Returns the number of writes, out of n, that reached a sector. */
 static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
 {
     uint64_t about = (uint64_t)file << 8 | 1;
@@ -252,7 +255,7 @@ static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
 }
 
 /* Applies a loss to the calls [o->first, end) of a file. Returns the number of sectors that differ
- * from those of the run. */
+ * from the file without a loss. */
 static int64_t file_lose(int i, int end, loss l)
 {
     object *o = &objects[i];
@@ -264,14 +267,14 @@ static int64_t file_lose(int i, int end, loss l)
         most = size > most ? size : most;
     }
     if (!n_sizes) return 0;
-    // number of changes of its size that are kept
+    // number of changes of the file's size that are kept
     int64_t keep = (int64_t)draw((uint64_t)i, 3, (uint64_t)n_sizes + 1);
     if (l == NOTHING || l == FEW) keep = n_sizes;
     if (l == EVERYTHING) keep = 0;
     int64_t n_sectors = (most + SECTOR - 1) / SECTOR;
     int *all = zeroed((size_t)n_sectors * sizeof *all), *early = zeroed((size_t)n_sectors * sizeof *early);
     file_room(o, n_sectors * SECTOR);
-    for (int pass = 0; pass < 2; pass++) { // the first pass counts, the second applies
+    for (int pass = 0; pass < 2; pass++) { // pass 0 counts the sectors, pass 1 applies the loss
         int64_t seen = 0, now = o->size;
         for (int k = o->first; k < end; k++) {
             const call *c = &calls[k];

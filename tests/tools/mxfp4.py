@@ -17,7 +17,7 @@ FP4 = [0.0, 0.5, 1, 1.5, 2, 3, 4, 6]
 
 
 def pack(shape, raw):
-    """Returns blocks, scales, and their dense values."""
+    """Returns the blocks, the scales, and the dequantized values."""
     experts, inputs, rows = shape
     x, dense, blocks, scales = bf16(raw), [0.0] * (experts * inputs * rows), bytearray(), bytearray()
     for e in range(experts):

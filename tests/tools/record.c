@@ -1,12 +1,12 @@
-/* record.c - LD_PRELOAD library: records each call that changes the disk below the working
- * directory, with its data, in the order of the calls. lose_power.c makes states after a loss of
- * power from the record.
+/* record.c - LD_PRELOAD library: writes a log of each call that changes the disk below the working
+ * directory, with its data, in the order of the calls. From the log, lose_power.c makes states
+ * after a loss of power.
  *
  *   RECORD_LOG=file [RECORD_HURRY=seconds: each reading of the clock advances it by this much,
  *   so that barriers come often]
  *
- * Calls are serialized. A descriptor is identified by its inode, so a second descriptor of a file
- * (O_DIRECT) is the same file. sync_file_range makes nothing certain. */
+ * Calls are serialized. A file is identified by its inode, so two descriptors of a file (one with
+ * O_DIRECT) are one file. sync_file_range does not count as a sync. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,8 @@ static void log_put(const void *p, size_t n)
     }
 }
 
-/* Returns the path below the working directory, "." for itself; NULL: it is outside. */
+/* Returns the path relative to the working directory ("." for the directory itself), or NULL if the
+ * path is outside. */
 static const char *path_inside(const char *path)
 {
     if (path[0] == '/') {
@@ -64,7 +65,7 @@ static const char *path_inside(const char *path)
     return *path ? path : ".";
 }
 
-/* The caller holds the lock. */
+/* Appends a call to the log. The caller holds the lock. */
 static void log_call(disk_call c, const char *path, const void *data)
 {
     int why = errno;
@@ -132,7 +133,7 @@ int open64(const char *path, int flags, ...)
 int openat(int at, const char *path, int flags, ...)
 {
     MODE(flags)
-    // the program never does that: paths would be unknown
+    // the program never opens files relative to another directory
     if (at != AT_FDCWD && path[0] != '/') abort();
     return do_open(NEXT(openat_fn, "openat"), at, path, flags, mode);
 }
@@ -163,7 +164,7 @@ ssize_t write(int fd, const void *p, size_t n)
     return k;
 }
 
-/* Only records the call: nothing is lost here, so the disk need not sync. */
+/* Only logs the call. Nothing is lost in this process, so no real sync is needed. */
 int fsync(int fd)
 {
     pthread_mutex_lock(&lock);
@@ -236,7 +237,7 @@ int rename(const char *from, const char *to)
     return rc;
 }
 
-/* Calls that the program never makes: a record without them would be wrong. */
+/* Aborts in calls that the program never makes, because a log without them would be wrong. */
 #define NEVER(signature) signature { abort(); }
 NEVER(ssize_t pwritev(int a, const struct iovec *b, int c, off_t d))
 NEVER(ssize_t copy_file_range(int a, off64_t *b, int c, off64_t *d, size_t e, unsigned f))

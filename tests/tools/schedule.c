@@ -1,27 +1,28 @@
-/* schedule.c - simulates the program's schedule on N threads: how long would they take if each had
- * its own processor?
+/* schedule.c - simulates the program on N threads, and computes the time that they take if each has
+ * its own processor:
  *
  *   schedule FILE ARGUMENT...     oneshot's arguments, with --threads N and --profile
  *
- * The job is divided as for N threads, but the caller runs all chunks, one after the other, and
- * times each in seconds of its processor, which other work on the machine hardly disturbs. The time
- * between two calls of osh_parallel_for is the caller's alone. The chunks are then dealt like in
- * the pool, each to the worker that is free first:
+ * The work is divided as for N threads, but the calling thread runs all chunks, one after the
+ * other, and measures each in processor seconds, which other work on the machine hardly changes.
+ * Between two calls of osh_parallel_for only the calling thread works. Then the chunks are assigned
+ * to workers as in the pool: each chunk to the worker that is free first.
  *
  *   chunks of 3, 3, 2 ms after 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms;
  *   one worker takes 9 ms
  *
- * A worker starts START_S after the call, and WAKE_S later if it slept, which it does if the
- * caller's part was longer than a worker watches (pool.c). Resources that N processors share,
- * caches and memory, are not simulated. A line of FILE:
+ * A worker starts START_S seconds after the call. It starts WAKE_S later if it slept, because the
+ * calling thread worked alone for longer than WATCH_S (pool.c). Shared resources (caches, memory)
+ * are not simulated. A line of FILE:
  *
  *   phase address calls chunks busy alone took idle      phase "total": all of them
  *
- * These are seconds on one processor, of these the caller's alone, simulated seconds, the workers'
- * idle ones. Address 0 is the phase; other lines are the chunks of one function in it, and `alone`
- * is then the caller's time before them, which is not part of busy. The last line, "others
- * SECONDS", is the time of threads beside the pool. The linker calls functions of this file instead
- * of the program's (--wrap). */
+ * busy: seconds on one processor; alone: the part in which only the calling thread works; took:
+ * simulated seconds; idle: seconds in which workers are idle. A line with address 0 is for a whole
+ * phase. Other lines are for the chunks of one function in the phase; there `alone` is the time
+ * before the chunks, which is not part of busy. The last line, "others SECONDS", is the time of
+ * threads outside the pool. The linker option --wrap replaces functions of the program by functions
+ * of this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@
 
 enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
 
-typedef struct row { // figures of a phase, or of a function of chunks
+typedef struct row { // times of a phase, or of a function that runs chunks
     char phase[32];
     osh_chunk_fn fn; // NULL: the row of the phase
     long calls, chunks;
@@ -49,9 +50,9 @@ static row rows[MOST_ROWS];
 static int n_rows;
 static struct { osh_scope scope; char phase[32]; } scopes[OSH_MAX_SCOPES];
 static int n_scopes, n_threads = 1;
-static const osh_ctx *caller; // context of the thread whose chunks are dealt
+static const osh_ctx *caller; // context of the thread whose chunks are simulated
 static bool in_call;
-static double last; // processor seconds of the caller that are already counted
+static double last; // processor seconds of the calling thread that are already counted
 
 int __real_main(int argc, char **argv);
 osh_status __real_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
@@ -84,7 +85,8 @@ static row *row_of(const char *phase, osh_chunk_fn fn)
 
 static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
 
-/* Returns the caller's own time since the last call or change of phase. */
+/* Adds the time of the calling thread since the last call or change of phase to the phase, and
+ * returns it. */
 static double account(void)
 {
     double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;
@@ -94,7 +96,8 @@ static double account(void)
     return alone;
 }
 
-/* Deals n chunks that take each[i] and returns the end of the last one. */
+/* Assigns n chunks of each[i] seconds to the workers, and returns the time at which the last chunk
+ * ends. asleep: seconds until a sleeping worker runs. */
 static double deal(const double *each, int64_t n, double asleep)
 {
     static double free_at[MOST_THREADS];
@@ -129,7 +132,8 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
     for (int i = 0; i < 2; i++) {
         row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
         r->calls++, r->chunks += n, r->busy += sum, r->took += took;
-        if (i) r->alone += alone; // time before the chunks; not part of its busy seconds
+        if (i) r->alone += alone; // time before the chunks, which is not part of the function's
+                                  // busy seconds
     }
     free(each);
     return rc;
@@ -151,7 +155,7 @@ static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return rc ? rc : of->take(cx, of->user, chunk);
 }
 
-/* Simulates chunks that never wait for each other and each take their own item. */
+/* Simulates osh_parallel_apart as chunks that do not wait for each other. */
 osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
 {
     if (cx != caller || in_call || cx->alone || cx->inlined)
@@ -161,7 +165,7 @@ osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
 
 osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
 {
-    if (!caller) caller = cx; // the first scope is the job's
+    if (!caller) caller = cx; // the first scope is begun on the thread of the job
     osh_scope scope = __real_osh_profile_begin(cx, phase, of);
     if (cx != caller || in_call || n_scopes == OSH_MAX_SCOPES) return scope;
     n_threads = osh_threads(cx) < MOST_THREADS ? osh_threads(cx) : MOST_THREADS;

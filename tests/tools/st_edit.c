@@ -1,11 +1,10 @@
-/* st_edit.c - plants faults in a checkpoint: changes tensors of its shards, and rewrites index and
- * manifest to match.
+/* st_edit.c - makes faults in a checkpoint: changes tensors of its shards, and rewrites the index
+ * and the manifest to match.
  *
  *   st_edit DIR drop NAME | rename NAME NEW | dup NAME NEW | swap NAME NAME | take NAME OTHER_DIR
  *   st_edit DIR flip NAME BYTE BIT | fill NAME BYTE N HEX | noise NAME BYTE N
  *   st_edit DIR dtype NAME DTYPE | shape NAME D0 [D1]
- *   st_edit DIR index | manifest       made anew from the shards and files
- */
+ *   st_edit DIR index | manifest       made anew from the shards and files */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "text/json.h"
 
 typedef struct item {
-    osh_st_entry e; // `name` is own
+    osh_st_entry e; // e.name is own
     uint8_t *data;  // own
     int64_t n;
 } item;
@@ -97,7 +96,7 @@ static void save(shard *s)
     must(osh_st_layout(cx, &header, &n, e, s->n));
     FILE *f = fopen(s->path, "wb");
     if (!f || fwrite(header, 1, n, f) != n) die("cannot write");
-    for (int k = 0; k < s->n; k++) // in the order of the layout
+    for (int k = 0; k < s->n; k++) // reads tensors in file order
         for (int i = 0; i < s->n; i++)
             if (!strcmp(s->items[i].e.name, e[k].name) &&
                 fwrite(s->items[i].data, 1, (size_t)s->items[i].n, f) != (size_t)s->items[i].n)
@@ -146,7 +145,8 @@ static void set_sum(cJSON *o, const void *p, size_t n)
     set_text(o, "xxh3", text);
 }
 
-/* Lists every tensor and file as it is; known rules of tensors stay. */
+/* Rewrites the manifest with the tensors and files as they are now. Tensors that the manifest
+ * already has keep their rules. */
 static void rewrite_manifest(const char *dir)
 {
     char path[512];
@@ -191,7 +191,7 @@ static void rewrite_manifest(const char *dir)
     }
     cJSON_DeleteItemFromObjectCaseSensitive(root, "manifest_xxh3");
     char *text = cJSON_Print(root),
-         *end = strrchr(text, '}'); // the manifest's own checksum is its last member
+         *end = strrchr(text, '}'); // the checksum of the manifest is the last member
     while (end > text && (end[-1] == '\n' || end[-1] == ' ')) end--;
     size_t n = (size_t)(end - text);
     FILE *f = fopen(path, "w");
@@ -234,8 +234,8 @@ static void change(int argc, char **argv)
     } else if (!strcmp(op, "flip") && argc == 6) {
         t->data[atoll(argv[4]) % t->n] ^= (uint8_t)(1 << atoi(argv[5]));
     } else if (!strcmp(op, "fill") && argc == 7) {
-        for (int64_t i = 0; i < atoll(argv[5]); i++) { // writes a pattern of bytes, which is given
-                                                       // as hex
+        for (int64_t i = 0; i < atoll(argv[5]); i++) { // writes a pattern of bytes, given as
+                                                       // hexadecimal digits
             unsigned byte = 0;
             sscanf(argv[6] + 2 * (i % (int64_t)(strlen(argv[6]) / 2)), "%2x", &byte);
             t->data[(atoll(argv[4]) + i) % t->n] = (uint8_t)byte;
@@ -264,5 +264,5 @@ int main(int argc, char **argv)
     else if (argc > 3) change(argc, argv);
     else die("usage: see the top of st_edit.c");
     fflush(NULL);
-    _exit(0); // a short-lived tool leaves its memory to the system
+    _exit(0); // ends without freeing memory
 }

@@ -7,7 +7,7 @@ def bf16(raw):
     return [struct.unpack("<f", struct.pack("<I", x << 16))[0] for x in struct.unpack(f"<{len(raw) // 2}H", raw)]
 
 
-def to_bf16(values):  # the values must be exact in BF16
+def to_bf16(values):  # converts values that are exact in BF16
     return struct.pack(f"<{len(values)}H", *(struct.unpack("<I", struct.pack("<f", v))[0] >> 16 for v in values))
 
 

@@ -1,4 +1,5 @@
-/* tokenize_parts.c - checks that a tokenizer gives the same ids for a text in parts of any size:
+/* tokenize_parts.c - checks that the ids of a text are the same if the text is encoded whole and in
+ * parts:
  *
  *   tokenize_parts MODEL_DIR FILE [BYTES ...]      FILE as one text, and in parts of BYTES
  *                                                  (default: 1 to 100000)

@@ -2,8 +2,9 @@
  *
  *   watch_memory FILE PROGRAM ARGUMENT...     writes to FILE: peak rchar wchar, in bytes
  *
- * The peak is that of RssAnon + RssShmem of /proc/PID/status, read every millisecond; rchar and
- * wchar are those of /proc/PID/io just before it ends. Exits as the program does. */
+ * The peak is the largest RssAnon + RssShmem in /proc/PID/status, read every millisecond. rchar and
+ * wchar are read from /proc/PID/io when the program has ended. The exit status is that of the
+ * program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ int main(int argc, char **argv)
         if (anon >= 0 && anon + shm > peak) peak = anon + shm;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
-    // it is a zombie, so its files exist
+    // The process is a zombie now, so its files in /proc still exist.
     rchar = number_behind(pid, "io", "rchar: "), wchar = number_behind(pid, "io", "wchar: ");
     waitpid(pid, &status, 0);
     FILE *f = fopen(argv[1], "w");

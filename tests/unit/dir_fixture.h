@@ -1,5 +1,5 @@
-/* dir_fixture.h - gives each test a context and a directory of its own, which is removed with its
- * content after the test. */
+/* dir_fixture.h - gives each test a new context and a new directory. The directory and its content
+ * are removed after the test. */
 #ifndef OSH_DIR_FIXTURE_H
 #define OSH_DIR_FIXTURE_H
 #include <setjmp.h>

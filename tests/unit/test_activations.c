@@ -1,5 +1,5 @@
-/* test_activations.c - stores and loads values: every tier and batching gives the same rows; files
- * of an earlier process are taken up or refused. */
+/* test_activations.c - stores and loads values: the rows are the same with every tier and batching;
+ * files of an earlier process are used again or refused. */
 #include "base/file.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -20,7 +20,7 @@ static char dir[64];
 
 static void fill(void)
 {
-    /* The rows compress well. */
+    /* Rows that compress well. */
     for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (uint16_t)(i / 40 * 77);
 }
 
@@ -78,7 +78,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // then store the changed rows once more
+                rows[3 * WIDTH] ^= 1; // stores the changed rows once more
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -109,8 +109,8 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx_free(cx);
 }
 
-/* Puts all batches. The store keeps the batches of its first samples in memory; the other batches
- * go through the tier. */
+/* Puts all batches. The store keeps the batches of its first samples in memory, and the other
+ * batches in the tier. */
 static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
 {
     osh_status rc = OSH_OK;
@@ -154,7 +154,7 @@ static void kept_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++)
         for (int kept = 0; kept <= BATCHES; kept++) {
-            /* On a device all samples are kept, or none. */
+            /* On a device either all samples are kept, or none. */
             if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue;
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
@@ -172,7 +172,7 @@ static void kept_rows(void **state)
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[5] ^= 1; // then put the changed rows once more
+                rows[5] ^= 1; // puts the changed rows once more
                 assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
@@ -189,10 +189,10 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* A file of one (run, stage, value, samples) is not taken for that of another. */
+/* The file of a value is not used for another run, stage, value or number of samples. */
 static void slots_of_others_are_not_taken(void **state)
 {
-    /* The file has the same size, but its slots have other offsets. */
+    /* The data set has as many tokens, so the file has the same size, but other samples. */
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
@@ -222,7 +222,7 @@ static void slots_of_others_are_not_taken(void **state)
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // osh_acts_free removed the refused file, too
+            assert_false(osh_dir_exists(dir)); // osh_acts_free has also removed the refused file
         }
     osh_ctx_free(cx);
 }
@@ -232,7 +232,8 @@ static osh_status disk_tier(osh_ctx *cx, osh_acts **a)
     return osh_acts_new(cx, a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false});
 }
 
-/* If something else has the path of the directory, the error names it and nothing changes there. */
+/* If the directory belongs to another program, the error names the path, and the directory is not
+ * changed. */
 static void other_directories_are_refused(void **state)
 {
     osh_ctx *cx;
@@ -270,7 +271,7 @@ static void other_directories_are_refused(void **state)
               osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
-    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // by another program
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // a file of another program
     osh_acts_free(cx, a, false);
     assert_true(osh_file_exists(path));
     assert_ok(cx, osh_dir_remove(cx, dir));
@@ -279,7 +280,7 @@ static void other_directories_are_refused(void **state)
     osh_ctx_free(cx);
 }
 
-/* A complete file of a killed run is taken up; a file with a flipped byte or a missing end is
+/* A complete file of a killed run is used again. A file with a changed byte or a missing end is
  * not. */
 static void files_are_taken_up(void **state)
 {
@@ -299,7 +300,7 @@ static void files_are_taken_up(void **state)
             snprintf(path, sizeof path, "%s/00000.values", dir);
             FILE *f = fopen(path, "r+");
             assert_non_null(f);
-            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f); // inside the first slot
+            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f); // a byte inside the first slot
             fclose(f);
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
@@ -313,13 +314,13 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // osh_acts_free removed the refused file, too
+            assert_false(osh_dir_exists(dir)); // osh_acts_free has also removed the refused file
         }
     osh_ctx_free(cx);
 }
 
-/* Two stores have values with equal numbers: both stores in memory, both in one directory, or only
- * the second in a directory. */
+/* Two stores, a and b, have values with equal numbers, but other rows. Both stores are in memory,
+ * both in one directory, or only b is in a directory. */
 static osh_status beside_others(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -351,7 +352,7 @@ static void values_beside_others(void **state)
             assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
 }
 
-/* Gets values as a pass does: batch by batch, with `ahead` batches requested in advance. */
+/* Gets values as a pass does: batch by batch, and requests `ahead` batches in advance. */
 static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
 {
     static const bool in[] = {true, false}, out[] = {false, true};
@@ -383,8 +384,9 @@ done:
     return rc;
 }
 
-/* Reading ahead gives the stored rows with any number of threads and batches, with and without kept
- * samples. A damaged file gives the error of a plain read. */
+/* Batches that are requested in advance have the stored rows, with any number of threads and
+ * batches, with and without samples kept in memory. For a damaged file the error is that of a plain
+ * read. */
 static void read_ahead(void **state)
 {
     osh_ctx *cx;
@@ -406,7 +408,8 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // in the data or the frame of sample 3
+        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // a byte in the data or the frame of
+                                                          // sample 3
         fputc(0x5a, f);
         fclose(f);
         assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead),
@@ -417,10 +420,11 @@ static void read_ahead(void **state)
     osh_ctx_free(cx);
 }
 
-/* Reading ahead uses as many bytes as the plan counts for it. */
+/* Requests in advance use as many bytes as the plan counts for them. */
 static void read_ahead_is_planned(void **state)
 {
-    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // offsets of samples of equal length
+    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // offsets of the samples, which have
+                                                          // equal lengths
     static const osh_dataset same = {.offsets = (int64_t *)even, .n = SAMPLES};
     static const bool in[] = {true, true};
     static uint16_t any[40 * WIDTH];
@@ -446,7 +450,7 @@ static void read_ahead_is_planned(void **state)
     assert_int_equal(osh_mem_live(cx), 0);
     assert_int_equal(osh_loaders_ahead(1, 100, 100), 1);
     assert_int_equal(osh_loaders_ahead(8, 100, 100), 8);
-    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // four samples each
+    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // batches of four samples each
     assert_int_equal(osh_loaders_ahead(8, 4, 4), 3);
     assert_int_equal(osh_loaders_ahead(8, 4, 1), 0);
     osh_ctx_free(cx);

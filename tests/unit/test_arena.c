@@ -1,5 +1,5 @@
-/* test_arena.c - compares tensor/arena.c with a plain model: one byte for each grain of the
- * range. */
+/* test_arena.c - compares tensor/arena.c with a simple model: one byte for each grain (the unit of
+ * allocation) of the arena. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +13,10 @@
 
 enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
-typedef struct held { size_t at, n; } held; // first grain, and number of grains
+typedef struct held { size_t at, n; } held; // a block: first grain, and number of grains
 
-/* Returns the first grain of the first free run of n from that end; GRAINS: none. */
+/* Returns the first grain of a free run of n grains, searched from the end of the arena that `life`
+ * selects. Returns GRAINS if there is none. */
 static size_t model_find(const char *map, size_t n, osh_life life)
 {
     for (size_t k = 0; k + n <= GRAINS; k++) {
@@ -72,7 +73,7 @@ static void test_against_model(void **state)
     assert_true(missed);
     while (n_blocks) osh_arena_give(a, blocks[--n_blocks].at * GRAIN);
     size_t whole = 1;
-    /* The range is one block again. */
+    /* All blocks are freed, so the arena has one free run again. */
     assert_true(osh_arena_take(a, &whole, GRAINS * GRAIN, OSH_LIFE_SHORT));
     assert_int_equal(whole, 0);
     osh_arena_free(cx, a);
@@ -95,7 +96,7 @@ static void test_empty(void **state)
     osh_ctx_free(cx);
 }
 
-/* Without memory for an entry no block is taken and nothing is lost. */
+/* If the allocation of an entry fails, the arena gives no block and does not change. */
 static void test_out_of_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_arith.c - tests scales, codes and ranges: worked values of the reference, plain C and AVX2
- * kernels against each other, threads, refusals. */
+/* test_arith.c - tests scales, codes and ranges: values computed with compressed-tensors, C against
+ * AVX2 kernels, threads, errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static osh_q_args args_of(osh_q_type type, int bits, osh_q_strategy strategy, in
                         .symmetric = symmetric};
 }
 
-/* Makes a BF16 tensor [O, I] of f32 values. own */
+/* Returns a BF16 tensor [O, I] (own) with the values v, rounded. */
 static osh_tensor *bf16(const float *v, int64_t O, int64_t I)
 {
     osh_tensor *t = NULL;
@@ -109,7 +109,8 @@ static void test_f32_arithmetic(void **state)
         assert_int_equal(f32[i], (int)best);
         differ += ref[i] != f32[i];
     }
-    assert_in_range(differ, N / 50, N / 5); // the reference rounds twice: about 8 %
+    assert_in_range(differ, N / 50, N / 5); // the reference rounds twice, so about 8 % of the codes
+                                            // differ
     osh_qparams_deinit(cx, &p);
     osh_tensor_free(cx, w);
 }
@@ -119,7 +120,7 @@ static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t u = osh_rng_u64(7, stream, (uint64_t)i);
-        if (u >> 60 == 0) u &= 0x807f007f8000007full; // small or zero
+        if (u >> 60 == 0) u &= 0x807f007f8000007full; // a small number or zero
         if (dt == OSH_F32)
             ((uint32_t *)x)[i] =
                 (uint32_t)u & (((uint32_t)u & 0x7f800000u) == 0x7f800000u ? 0xbfffffffu : ~0u);
@@ -162,10 +163,10 @@ static void test_kernel_columns(void **state)
                 assert_memory_equal(want, got, sizeof want);
                 if (mode == 0)
                     for (int64_t i = 0; i < n; i++)
-                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // NaN codes, too
+                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // codes of NaN included
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
-                for (int64_t i = 0; i < n; i++) // the bits of a NaN may differ
+                for (int64_t i = 0; i < n; i++) // two NaNs may have different bits
                     if ((want[i] & 0x7f) == 0x7f && q.kind == OSH_Q_CODE_FP8) {
                         memset(y + (size_t)i * size, 0, size);
                         assert_true(osh_find_nonfinite(z + (size_t)i * size, dts[d], 1) == 0);
@@ -179,7 +180,8 @@ static void test_kernel_columns(void **state)
             }
 }
 
-/* Compares the lanes with one sum, also for values whose squares exceed f32. */
+/* Compares the error sums of the C and AVX2 kernels with sums in double, also for values whose
+ * squares exceed f32. */
 static void test_error_sums(void **state)
 {
     enum { N = 1003 };
@@ -201,7 +203,8 @@ static void test_error_sums(void **state)
         }
 }
 
-/* Compares eight at a time with one by one, on ranges that overflow, vanish and are one-sided. */
+/* Compares the scales of eight ranges at a time with those of one range at a time, for ranges that
+ * overflow, vanish or are one-sided. */
 static void test_params_columns(void **state)
 {
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
@@ -233,7 +236,7 @@ static void test_params_columns(void **state)
 
 static void test_same_for_threads(void **state)
 {
-    enum { O = 700, I = 1024 }; // large enough for several chunks
+    enum { O = 700, I = 1024 }; // a weight large enough for several chunks
     osh_ctx *four = NULL;
     osh_tensor *w = NULL;
     assert_int_equal(osh_ctx_new(&four, 4), OSH_OK);
@@ -282,7 +285,7 @@ static void test_refusals(void **state)
     }
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
     snprintf(wide.observer, sizeof wide.observer,
-             "fouroversix");            // the search begins at 1.8 times the range
+             "fouroversix");            // the observer searches from 1.8 times the range down
     uint16_t half[] = {0x7b00, 0x3c00}; // 57344 and 1 as F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC,
@@ -296,7 +299,8 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but two are needed
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but the weight needs
+                                                             // two
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -333,7 +337,8 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // the quantization that searches its range
+    assert_true(torture(quantize, &cx) >= 10); // includes a quantization with a search for the
+                                               // range
 }
 
 int main(void)

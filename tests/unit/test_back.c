@@ -1,7 +1,7 @@
-/* test_back.c - tests gradients through whole tiny models: against finite differences of the loss,
- * in parts against the whole, and a batch against its samples. It checks that predicted bytes are
- * enough and that an op without gradient is refused by name. On a GPU the arena has exactly the
- * predicted bytes. */
+/* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
+ * differences of the loss, in several parts as in one, and for a batch as for its samples.
+ * Predicted bytes must be enough; on a GPU the arena has exactly these bytes. An op without a
+ * gradient must be refused by name. */
 #include "graph/back.h"
 #include "math/pairs.h"
 #include "plain.h"
@@ -11,7 +11,7 @@
 typedef struct model {
     tiny_model at;
     osh_tensor **dw; // own [weights]: sums of the gradients from the hook; NULL: none
-    bool *wants;     // own [weights]
+    bool *wants;     // own [weights]: true if the gradient of the weight is wanted
     bool places;     // true if the caller provides the storage of the gradients
 } model;
 
@@ -23,7 +23,7 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
                osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->at.g->n_nodes; i++) { // asks for the gradients of all weights except the
+    for (int i = 0; i < m->at.g->n_nodes; i++) { // requests the gradients of all weights except the
                                                  // embedding and the head
         const osh_node *n = &m->at.g->nodes[i];
         for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
@@ -41,7 +41,7 @@ static void model_close(model *m)
 
 static float probe(int64_t row, int64_t i) { return osh_rng_sym(3, (uint64_t)row, (uint64_t)i); }
 
-/* Returns the sum of probe * hidden over all samples. */
+/* Returns the loss: the sum of probe * hidden over all samples. */
 static double loss(model *m)
 {
     osh_batch *b = NULL;
@@ -73,8 +73,8 @@ done:
     return rc;
 }
 
-/* Makes the storage of a gradient. It is full of NaNs, because the gradient overwrites it; NULL
- * when there is a sum already. */
+/* Returns storage for the gradient of a weight, filled with NaNs, which the gradient must
+ * overwrite. Returns NULL if the weight already has a sum of gradients. */
 static osh_tensor *place_of(void *user, int weight)
 {
     model *m = user;
@@ -85,9 +85,9 @@ static osh_tensor *place_of(void *user, int weight)
     return m->dw[weight];
 }
 
-/* Runs forward and back over samples [first, first + n). cut: the range is split at node cut; 0:
- * one range. Between the parts, copies of the values that the second part reads from the first
- * wait, as in a store. */
+/* Runs forward and back over samples [first, first + n). If `cut` is not 0, the nodes are run in
+ * two parts, split at node `cut`. The values that the second part reads from the first are then
+ * copied, as a store does. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;
@@ -121,8 +121,8 @@ done:
     return rc;
 }
 
-/* Compares `got` with a finite difference along `way` with this step. An F32 loss of this size has
- * errors of about 1e-6. */
+/* Compares `got` with the finite difference of the loss when the weight moves by `step` along
+ * `way`. The F32 loss has errors of about 1e-6. */
 static bool gradient_agrees(model *m, int weight, const float *way, double got, double step,
                             double *want)
 {
@@ -141,9 +141,9 @@ static bool gradient_agrees(model *m, int weight, const float *way, double got, 
     return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
 }
 
-/* Checks the gradient of a weight along dw / |dw|, or along the sign of dw, so that no large
- * element hides the others. A long step may make a router choose other experts, which no gradient
- * predicts. */
+/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw, in which small
+ * elements count as much as large ones. Several steps are tried, because a long step may make a
+ * router choose other experts, which a gradient does not predict. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];
@@ -185,7 +185,7 @@ static void gradients_are_differences(void **state)
         for (int i = 0; i < m.at.g->n_weights; i++) {
             if (!m.wants[i]) continue;
             assert_non_null(m.dw[i]);
-            /* Each difference takes a forward pass, so a sanitizer's build checks only some
+            /* Each difference takes a forward pass, so a build with sanitizers checks only some
              * weights. */
             if (!SANITIZED || n % 8 == 0) check_weight(&m, i, n % 2);
             n++;
@@ -213,7 +213,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
-            double error = 0, square = 1e-30; // each sample's sum is rounded to f32
+            double error = 0, square = 1e-30; // the sum of each sample is rounded to f32
             for (int64_t e = 0; e < osh_tensor_numel(a.dw[i]); e++) {
                 double x = ((float *)a.dw[i]->data)[e], y = ((float *)c.dw[i]->data)[e];
                 error += (x - y) * (x - y), square += y * y;
@@ -226,7 +226,8 @@ static void parts_threads_and_samples_do_not_matter(void **state)
     }
 }
 
-/* Compares gradients with and without storage of the caller, batch by batch. */
+/* Compares gradients in the caller's storage with gradients in storage of osh_back, batch by
+ * batch. */
 static void places_do_not_matter(void **state)
 {
     (void)state;
@@ -251,9 +252,9 @@ static void places_do_not_matter(void **state)
     }
 }
 
-/* Checks that the values and gradients of the longest sample take no more than predicted, by exact
- * and by rough products. The prediction counts the larger scratch of both: if the CPU multiplies
- * pairs, that of Mixtral's exact products is smaller. */
+/* Checks that the values and gradients of the longest sample take no more bytes than predicted,
+ * with exact and with rough products. The prediction is for the kind that needs more scratch. On a
+ * CPU with instructions for BF16 pairs, exact products of Mixtral need less. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
@@ -291,7 +292,7 @@ static void the_peak_is_kept(void **state)
                                            b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // the forward peak, which
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // peak of the forward run, which
                                                                    // depends on the instruction set
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
@@ -386,8 +387,8 @@ static bool back_on_card(model *m)
     return d != NULL;
 }
 
-/* Compares gradients of a GPU with those of the host, in F32. They differ a little, because the GPU
- * adds in another order. */
+/* Compares gradients of a GPU with those of the host, in F32. The gradients differ a little,
+ * because the GPU adds in another order. */
 static void a_card_goes_back(void **state)
 {
     static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite",
@@ -421,7 +422,8 @@ static void allocations_fail(void **state)
     (void)state;
     if (card_alone()) return;
     osh_status rc = OSH_E_NOMEM;
-    for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations
+    for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations, so only every
+                                          // seventh fails
         model m;
         model_open(&m, "llama_tied", OSH_BF16, 1);
         osh_mem_fail_after(m.at.cx, nth);

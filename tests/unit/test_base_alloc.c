@@ -40,7 +40,7 @@ static void zeroes_and_refuses_overflow(void **state)
     p = osh_calloc(cx, 37, 27);
     for (int i = 0; i < 999; i++) assert_int_equal(p[i], 0);
     osh_free(cx, p);
-    p = osh_calloc(cx, 0, 24); // 0 objects: the block has room for one
+    p = osh_calloc(cx, 0, 24); // 0 objects: a block for one object is allocated
     assert_int_equal(osh_mem_live(cx), 24);
     osh_free(cx, p);
 
@@ -66,7 +66,7 @@ static void realloc_keeps_content(void **state)
     assert_int_equal(osh_mem_live(cx), 4);
     osh_mem_fail_after(cx, 1);
     assert_null(osh_realloc(cx, p, 4000));
-    assert_memory_equal(p, "1234", 4); // still ours
+    assert_memory_equal(p, "1234", 4); // the first block is still allocated and unchanged
     osh_free(cx, p);
     char *s = osh_sprintf(cx, "%s.%d", "model.layers", 31), *d = osh_strdup(cx, s);
     assert_string_equal(d, "model.layers.31");
@@ -84,7 +84,7 @@ static void nth_allocation_fails(void **state)
         osh_mem_fail_after(cx, n);
         for (int i = 1; i <= 7; i++) {
             void *p = osh_alloc(cx, 8);
-            assert_int_equal(p == NULL, i == n); // only the n-th fails
+            assert_int_equal(p == NULL, i == n); // only the n-th allocation fails
             assert_int_equal(osh_mem_fail_hit(cx), i >= n);
             osh_free(cx, p);
         }
@@ -133,11 +133,12 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SKIPS = 1 }; // such builds keep no pages, or the sanitizer's memory is resident too
+enum { SKIPS = 1 }; // builds with sanitizers keep no pages, or memory of the sanitizer is resident
+                    // too
 #else
 enum { SKIPS = 0 };
 #endif
-enum { MB = 1 << 20, SLACK = MB }; // SLACK: for other memory of the process
+enum { MB = 1 << 20, SLACK = MB }; // SLACK: bytes for other memory of the process
 
 static size_t resident_bytes(void)
 {
@@ -150,8 +151,8 @@ static size_t resident_bytes(void)
     return at ? (size_t)atoll(at + strlen("RssAnon:")) * 1024 : 0;
 }
 
-/* A freed large block serves the next one of its size. Kept pages never make the process larger
- * than its live blocks have made it. */
+/* The pages of a freed large block are used for the next block of that size. Kept pages never make
+ * the process larger than the peak of its live blocks. */
 static void keeps_large_blocks(void **state)
 {
     osh_ctx *cx;
@@ -169,10 +170,11 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    a = osh_calloc(cx, 1, 15 * MB); // uses both if they are neighbours, otherwise both are unmapped
+    a = osh_calloc(cx, 1, 15 * MB); // uses the pages of both if they are neighbours, otherwise both
+                                    // are unmapped
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
-    for (size_t i = 0; i < 300; i++) { // more sizes than are kept
+    for (size_t i = 0; i < 300; i++) { // blocks of more sizes than pages are kept for
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
         assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
@@ -186,8 +188,8 @@ typedef struct held {
     size_t n;
 } held;
 
-/* Blocks of all sizes are allocated and freed: none overlaps another, and the process stays within
- * the peak. */
+/* Blocks of all sizes are allocated and freed. No block overlaps another, and the process never
+ * exceeds the peak of its live blocks. */
 static void pages_serve_other_sizes(void **state)
 {
     enum { SLOTS = 64, STEPS = 20000, CHECKS = 50 };
@@ -204,7 +206,7 @@ static void pages_serve_other_sizes(void **state)
             assert_int_equal(h->p[h->n - 1], h->mark);
             osh_free(cx, h->p);
             h->p = NULL;
-        } else { // few sizes often, others sometimes; some are too small for pages of their own
+        } else { // chooses a few sizes often, and any other size sometimes
             uint64_t r = osh_rng_u64(2, step, 0);
             h->n = r % 4 ? (size_t)(100000 + r / 4 % 5 * 150000) : (size_t)(1 + r / 4 % (2 * MB));
             h->mark = (unsigned char)step;
@@ -220,7 +222,8 @@ static void pages_serve_other_sizes(void **state)
     assert_true(resident_bytes() <= before + SLACK);
 }
 
-/* Returns 1 if the system may map p by pages of 2 MiB ("hg" of its mapping); -1: unknown. */
+/* Returns 1 if the system may use pages of 2 MiB for p (the flag "hg" in smaps), 0 if not, -1 if
+ * unknown. */
 static int may_be_huge(const void *p)
 {
     char line[512];
@@ -238,9 +241,9 @@ static int may_be_huge(const void *p)
     return is;
 }
 
-/* An expert's Hessian or weight of 2.25 or 3 MiB is mapped by pages of 2 MiB if the system gives
- * them. The resident memory of many such blocks stays within their count, whether they are written
- * or freed. */
+/* Blocks of 2.25 and 3 MiB, such as an expert's Hessian or weight, use pages of 2 MiB if the system
+ * has them. The resident memory of many such blocks is never larger than their counted bytes,
+ * whether the blocks are written or freed. */
 static void experts_blocks_have_huge_pages(void **state)
 {
     enum { N = 32 };
@@ -257,7 +260,7 @@ static void experts_blocks_have_huge_pages(void **state)
         assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < N; i += 2) osh_free(cx, p[i]);
-    osh_mem_trim(cx); // holes between the blocks that stay
+    osh_mem_trim(cx); // returns the pages of freed blocks between the other blocks to the system
     assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     for (int i = 1; i < N; i += 2) {
         for (size_t k = 0; k < n_bytes; k += 4096) assert_int_equal(p[i][k], 0);
@@ -280,27 +283,28 @@ static void classes_and_limits(void **state)
     void *host = osh_alloc(cx, BIG), *chunks[8];
     assert_int_equal(osh_mem_use(cx, OSH_MEM_DEVICE), OSH_MEM_HOST);
     void *device = osh_alloc(cx, BIG);
-    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers use the caller's class
+    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers count memory in the
+                                                                   // caller's class
     size_t one = osh_mem_gross(BIG), few = osh_mem_gross(1000);
     assert_true(one >= BIG && one < BIG + 16384);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), one + 8 * few);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 2 * one + 8 * few);
 
     osh_mem_limit(cx, OSH_MEM_DEVICE, 2 * one + 8 * few);
-    void *last = osh_alloc(cx, BIG); // exactly up to the limit
+    void *last = osh_alloc(cx, BIG); // reaches the limit exactly
     assert_non_null(last);
     assert_null(osh_alloc(cx, 1));
     assert_non_null(strstr(osh_error_text(cx), "device memory"));
     osh_error_clear(cx);
     osh_mem_use(cx, OSH_MEM_HOST);
-    void *more = osh_alloc(cx, BIG); // another class
+    void *more = osh_alloc(cx, BIG); // another class has a limit of its own
     assert_non_null(more);
     osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST));
     assert_null(osh_calloc(cx, 1, 1));
     assert_non_null(strstr(osh_error_text(cx), "host memory"));
     osh_error_clear(cx);
 
-    osh_mem_move(cx, more, OSH_MEM_DEVICE); // moving bytes to another class does not allocate
+    osh_mem_move(cx, more, OSH_MEM_DEVICE); // moving bytes to another class allocates nothing
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
     osh_free(cx, more), osh_free(cx, last), osh_free(cx, device);
     for (int i = 0; i < 8; i++) osh_free(cx, chunks[i]);
@@ -311,7 +315,7 @@ static void classes_and_limits(void **state)
     osh_ctx_free(cx);
 }
 
-typedef struct giver { // a thread that owns blocks and frees one when it is asked
+typedef struct giver { // a thread that owns blocks and frees one of them on request
     osh_ctx *cx;
     void *held[3];
     int n, asked;
@@ -340,10 +344,10 @@ static void others_give_before_a_peak_rises(void **state)
     osh_mem_give(cx, 4 * one, giver_give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
-    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // these two allocations do
-                                                                         // not wait
+    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // these two allocations
+                                                                         // need not wait
     assert_int_equal(g.asked, 0);
-    void *waits = osh_alloc(cx, BIG); // waits until the block fits, or no other block is left
+    void *waits = osh_alloc(cx, BIG); // waits until the block fits, or until no other block is left
     assert_int_equal(g.asked, 3);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
     void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};

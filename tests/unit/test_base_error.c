@@ -1,5 +1,5 @@
-/* test_base_error.c - checks that the first message comes first, later ones are appended, and the
- * text stays one line in its buffer. */
+/* test_base_error.c - checks that later messages are appended to the first, and that the text is
+ * one line and fits its buffer. */
 #include "torture.h"
 
 static int setup(void **state)
@@ -36,7 +36,7 @@ static void first_message_and_notes(void **state)
     osh_error_clear(cx);
     assert_string_equal(osh_error_text(cx), "");
     osh_fail(cx, OSH_E_IO, "a\nb\r\nc");
-    /* The text is one line, even if a name has line breaks. */
+    /* The text is one line, even if a file name has line breaks. */
     assert_string_equal(osh_error_text(cx), "a\\u000ab\\u000d\\u000ac");
 }
 

@@ -1,4 +1,5 @@
-/* test_base_field.c - parses texts into members, and checks the messages of refused texts. */
+/* test_base_field.c - parses texts into members of a struct, and checks the messages for invalid
+ * texts. */
 #include "base/field.h"
 #include "torture.h"
 
@@ -83,7 +84,7 @@ static void whole_numbers(void **state)
                                       "9223372036854775808"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(cx, OSH_E_USAGE, set("block_size", bad[i]), "want a whole number");
-    assert_int_equal(o.block_size, 65536); // not changed by refused texts
+    assert_int_equal(o.block_size, 65536); // invalid texts have not changed the member
 }
 
 static void numbers(void **state)

@@ -1,4 +1,4 @@
-/* test_base_file.c - tests files and directories in a directory of the test. */
+/* test_base_file.c - tests functions on files and directories, in a temporary directory. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -37,7 +37,7 @@ static const char *in(int i, const char *name) // returns the path of a name; fo
     return buf[i];
 }
 
-/* Runs in a process without standard descriptors: its messages go into no file. */
+/* In a process without standard descriptors, messages must not be written into a file. */
 static void files_are_no_standard_descriptors(void **state)
 {
     int status = -1;
@@ -81,7 +81,7 @@ static void reads_and_writes_at_offsets(void **state)
     assert_int_equal(c.written_bytes, 10);
     assert_int_equal(c.read_bytes, 4 + 3);
 
-    assert_ok(cx, osh_file_open_rw(cx, &f, buf[0])); // not truncated
+    assert_ok(cx, osh_file_open_rw(cx, &f, buf[0])); // the file is not truncated
     assert_int_equal(osh_file_bytes(f), 10);
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_open(cx, &f, buf[0]));
@@ -90,8 +90,8 @@ static void reads_and_writes_at_offsets(void **state)
     osh_file_close(cx, NULL);
 }
 
-/* Reads past the page cache at any offset and size. If that is not possible (tmpfs) the bytes are
- * the same. */
+/* Reads without the page cache (O_DIRECT) at any offset and size. If the file system has no
+ * O_DIRECT (tmpfs), the bytes must be the same. */
 static void reads_directly(void **state)
 {
     enum { N = (5 << 19) + 777 };
@@ -120,8 +120,8 @@ static void reads_directly(void **state)
     osh_free(cx, want), osh_free(cx, got);
 }
 
-/* Tests every offset and size around blocks, past the page cache and through it; neighbouring bytes
- * stay. */
+/* Writes and reads at every offset and size around blocks, with and without the page cache.
+ * Neighbouring bytes must not change. */
 static void blocks(void **state)
 {
     enum { B = OSH_BLOCK_BYTES, N = 5 * B };
@@ -150,7 +150,7 @@ static void blocks(void **state)
         assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
         assert_memory_equal(got, want, N);
         assert_int_equal(osh_file_bytes(f), N);
-        /* Reads the last block, and past the end. */
+        /* Reads the last bytes of the file, then past its end. */
         assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10));
         assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10),
                      "but the file has");
@@ -182,16 +182,17 @@ static void whole_files(void **state)
     assert_false(osh_file_exists(in(1, "x.tmp")));
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 5));
     assert_int_equal(n, 5);
-    assert_memory_equal(p, "ab\0cd\0", 6); // with a final NUL
+    assert_memory_equal(p, "ab\0cd\0", 6); // a NUL is added at the end
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
     assert_null(p);
-    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces the file
+    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces the old file
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0));
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
     osh_free(cx, p);
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // its stat says 0 bytes
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // files in /proc have a
+                                                                        // size of 0 bytes in stat
     assert_true(n > 100 && p[n] == 0 && strlen(p) == n);
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 100),
@@ -216,7 +217,7 @@ static void copies(void **state)
     assert_false(osh_file_exists(in(3, "x")));
 }
 
-/* A limit on the size of files simulates a full disk: the write fails at the same point. */
+/* A limit on the size of files simulates a full disk: a write fails in the same function. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;
@@ -245,7 +246,7 @@ static void full_disk(void **state)
     char *p;
     size_t n;
     assert_false(osh_file_exists(in(1, "keep.tmp")));
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content stays
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content is unchanged
     assert_string_equal(p, "old");
     osh_free(cx, p);
 }
@@ -304,7 +305,8 @@ static void paths_and_room(void **state)
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // the free bytes of its future disk
+    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // the free bytes of the disk on which
+                                                            // the path would be created
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }
 
@@ -332,8 +334,8 @@ static void torture_files(void **state)
     assert_true(torture(use_everything, NULL) > 20);
 }
 
-/* Each path is refused at once: opening a pipe without a process at its other end would block for
- * ever. */
+/* A path that is not a regular file is refused at once. (To open a pipe without a process at its
+ * other end would block.) */
 static void only_regular_files(void **state)
 {
     osh_file *f = NULL;
@@ -353,17 +355,17 @@ static void only_regular_files(void **state)
         assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, rows[i].path), rows[i].want);
         assert_fails(cx, OSH_E_IO, osh_file_open_or_create(cx, &f, rows[i].path), rows[i].want);
     }
-    /* Nobody reads it. */
+    /* No process reads the pipe. */
     assert_fails(cx, OSH_E_IO, osh_log_file(cx, in(0, "pipe")), "No such device or address");
     int reader = open(in(0, "pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int writer = osh_fd_open(in(0, "pipe"), O_WRONLY);
-    /* Writes block. */
+    /* The pipe has a reader, and writes to it block when it is full. */
     assert_true(reader >= 0 && writer >= 0 && !(fcntl(writer, F_GETFL) & O_NONBLOCK));
     close(writer), close(reader);
 }
 
-/* A link, or a file that another process made or writes, is neither written nor removed; a leftover
- * is removed. */
+/* A temporary file must not overwrite a link, or a file of another process. A file of a killed
+ * process is removed. */
 static void temporary_files(void **state)
 {
     osh_file *f = NULL, *again = NULL;
@@ -389,13 +391,13 @@ static void temporary_files(void **state)
                  "another process is writing it");
     assert_int_equal(osh_file_bytes(f), 5);
     osh_file_close(cx, f);
-    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the leftover of a killed process
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the file of a killed process
     assert_int_equal(osh_file_bytes(f), 0);
     osh_file_close(cx, f);
 }
 
-/* A forked child that does not exec keeps no lock of a file that its parent closes, or that ends
- * with the parent. */
+/* Locks of files end when the parent closes the file or exits, even if a forked child is still
+ * running. */
 static void forked_children_have_no_locks(void **state)
 {
     osh_file *f = NULL, *again = NULL;
@@ -418,7 +420,7 @@ static void forked_children_have_no_locks(void **state)
     close(ends[0]);
     assert_ok(cx, osh_file_open_or_create(cx, &again, buf[0]));
     assert_ok(cx, osh_file_lock(cx, again, &taken));
-    assert_false(taken); // the parent still has the lock, so another process cannot take it
+    assert_false(taken); // the parent still has the lock, so no other process can get the lock
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_lock(cx, again, &taken));
     bool free_again = taken;

@@ -14,8 +14,8 @@ static osh_ctx *cx;
 static char root[PATH_MAX]; // a path without links
 static char start[PATH_MAX];
 
-/* root/a/b/file, root/link -> a/b, root/dangling -> a/none, root/loop -> loop; root is the working
- * directory */
+/* Makes a directory `root` with a/b/file, link -> a/b, dangling -> a/none and loop -> loop, and
+ * makes it the working directory. */
 static int setup(void **state)
 {
     char dir[] = "test_base_inode.XXXXXX";
@@ -70,7 +70,7 @@ static void real_paths(void **state)
     check_real("a/../a/./b//", "/a/b");
     check_real("link", "/a/b");
     check_real("link/file", "/a/b/file");
-    check_real("link/..", "/a"); // the parent of the link's target
+    check_real("link/..", "/a"); // the parent directory of the link's target
     check_real(".", "");
     check_real("a/b/..", "/a");
     check_real("none", "/none");
@@ -113,7 +113,7 @@ static void held(void **state)
     assert_ok(cx, osh_file_hold(cx, &f, "a"));
     assert_true(osh_file_is_at(f, "a"));
     assert_int_equal(rename("a", "moved") | symlink("moved", "a"), 0);
-    assert_false(osh_file_is_at(f, "a")); // the link itself is another file
+    assert_false(osh_file_is_at(f, "a")); // the link and its target are different files
     assert_true(osh_file_is_at(f, "moved"));
     assert_int_equal(unlink("a") | mkdir("a", 0777), 0);
     assert_false(osh_file_is_at(f, "a"));

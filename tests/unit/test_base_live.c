@@ -56,7 +56,7 @@ static void long_names_lose_their_beginning(void **state)
         text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
     p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
              "\xa4\xc3\xa4";
-    for (int width = 4; width < 60; width++) { // no character is cut
+    for (int width = 4; width < 60; width++) { // at no width is a character of UTF-8 cut
         shown(text, &p, 252, width);
         size_t halves = 0;
         for (char *c = text; *c; c++) halves += (*c & 0x80) != 0;
@@ -85,8 +85,10 @@ static void colours(void **state)
     char text[512];
     osh_progress p = progress();
     const osh_live live = {.p = &p, .left = 252, .elapsed = 252};
-    assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 48); // 48 columns; bytes
-                                                                              // are more
+    assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 48); // the number of
+                                                                              // columns is
+                                                                              // returned, not of
+                                                                              // bytes
     static const char head[] = "\033[1m4m12s left\033[0m  3/28  model";
     assert_memory_equal(text, head, sizeof head - 1);
     osh_live_print(text, sizeof text, &live, 300, true);

@@ -1,5 +1,5 @@
-/* test_base_log.c - tests the output to stderr and to the log file: levels, lines, JSON, the live
- * line of a terminal. */
+/* test_base_log.c - tests the output to stderr and to the log file: levels, lines, JSON, and the
+ * progress line of a terminal, which is updated in place. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static int real_stderr, from; // from: the file from which the output is read
+static int real_stderr, from; // from: the file that receives stderr and is read by the test
 
 static void stderr_redirect(bool terminal)
 {
@@ -100,7 +100,7 @@ static void one_line_for_each_subgraph(void **state)
     static const char head[] = "[ 3/28] model.layers.2   observe 128/128   err 1.8e-03   peak ";
     assert_memory_equal(line, head, sizeof head - 1);
     assert_non_null(strstr(line, " MiB   eta "));
-    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1); // one line
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1); // the text is one line
 }
 
 static void last_line_says_how_long(void **state)
@@ -128,7 +128,8 @@ static void json_lines(void **state)
     osh_progress_show(cx, &p);
     p = at(4, 0, false);
     p.name = NULL;
-    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // rate-limited: none is shown
+    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // the calls come too fast, so nothing
+                                                            // is shown
     output_take(line, sizeof line);
     stderr_restore();
     osh_ctx_free(cx);
@@ -191,7 +192,8 @@ static void set_width(int columns)
     ioctl(from, TIOCSWINSZ, &w);
 }
 
-/* A line that no longer fits takes several rows, all of which are erased. */
+/* After the terminal is made narrower, the progress line takes several rows. All of them are
+ * erased. */
 static void a_terminal_is_made_narrower(void **state)
 {
     char wide[400], narrow[400], message[400];
@@ -219,10 +221,10 @@ static void a_terminal_is_made_narrower(void **state)
     assert_true(strlen(narrow) - strlen(up) <= 24);
     assert_memory_equal(message, "\r\033[", 3);
     assert_non_null(strstr(message, "A\033[Jhello\r\n"));
-    assert_memory_equal(erased, "\r\033[", 3); // nothing of it is left at the end
+    assert_memory_equal(erased, "\r\033[", 3); // no part of the progress line remains at the end
 }
 
-/* Small steps, of which there are very many, are shown in JSON only. */
+/* Progress with `small` set, which comes very often, is shown in JSON only. */
 static void small_ones(void **state)
 {
     char lines[4000], json[4000];
@@ -316,8 +318,8 @@ static void rate_budget_and_eta(void **state)
     assert_non_null(strstr(line, ",\"budget_bytes\":25769803776,\"elapsed_s\":"));
 }
 
-/* A kill leaves whole lines: each line is one write, and a message of many lines becomes one
- * line. */
+/* After a kill the log file has only whole lines, because each line is one write(2). A message of
+ * many lines becomes one line. */
 static void log_file_of_whole_lines(void **state)
 {
     static const char path[] = "test_base_log2.txt";
@@ -335,7 +337,7 @@ static void log_file_of_whole_lines(void **state)
     osh_log_file(cx, NULL);
     bool open_after = osh_log_has_file(cx);
     osh_log_line(cx, "begin", "nowhere");
-    osh_status again = osh_log_file(cx, path); // appends to the file
+    osh_status again = osh_log_file(cx, path); // appends to the existing file
     osh_log_line(cx, "begin", "again");
     stderr_restore();
     assert_int_equal(rc | again, OSH_OK);

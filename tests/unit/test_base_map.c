@@ -1,5 +1,5 @@
-/* test_base_map.c - checks that a map finds every key that was put, and no other. Keys may contain
- * NUL and be empty. */
+/* test_base_map.c - checks that a map finds every key that was put, and no other key. Keys may be
+ * empty and contain NUL. */
 #include "base/map.h"
 #include "base/rng.h"
 #include "torture.h"
@@ -51,9 +51,10 @@ static void views(void **state)
         int n = snprintf(key, sizeof key, "k%d", i);
         assert_true(osh_map_get(m, key, (size_t)n, &v));
         assert_int_equal(v, i);
-        assert_false(osh_map_get(m, key, (size_t)n + 1, &v)); // another length
+        assert_false(osh_map_get(m, key, (size_t)n + 1, &v)); // a key with the same beginning but
+                                                              // another length
     }
-    keys[7][0] = 'x'; // keys are not copied, so the map sees the change
+    keys[7][0] = 'x'; // the map has views of the keys, so the old key is not found
     assert_false(osh_map_get(m, "k7", 2, &v));
     osh_map_free(cx, m);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -62,7 +63,7 @@ static void views(void **state)
 
 static void odd_keys(void **state)
 {
-    /* Keys are prefixes of zeros, so only their length differs. */
+    /* All keys are zeros, so only their lengths differ. */
     static const char zeros[40] = {0};
     osh_ctx *cx;
     osh_map *m;

@@ -1,4 +1,4 @@
-/* test_base_near.c - finds the known name that a mistyped one means, or none. */
+/* test_base_near.c - finds the known name that is nearest to a mistyped name, or none. */
 #include "base/near.h"
 #include "torture.h"
 
@@ -19,16 +19,16 @@ static const char *hint_of(osh_near *n, const char *word)
 static void finds_what_was_meant(void **state)
 {
     static const char *const rows[][2] = {
-        {"modle", "model"},            // swapped
-        {"ouput", "output"},           // missing
-        {"outtput", "output"},         // too many
-        {"Output", "output"},          // case
-        {"group-sise", "group_size"},  // another letter, and a dash
-        {"host-mem", "host_memory"},   // its beginning
-        {"samples", "num_calibration_samples"}, // a part
+        {"modle", "model"},            // two letters swapped
+        {"ouput", "output"},           // a letter missing
+        {"outtput", "output"},         // a letter too many
+        {"Output", "output"},          // upper case
+        {"group-sise", "group_size"},  // a wrong letter, and a dash
+        {"host-mem", "host_memory"},   // the beginning of the name
+        {"samples", "num_calibration_samples"}, // a part of the name
         {"max_seq_len", "max_seq_length"},
         {"w4a61", "W4A16"},
-        {"log", "log_level"},          // the first of two
+        {"log", "log_level"},          // the first of two equally near names
         {"memory", "host_memory"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

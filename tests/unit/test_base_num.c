@@ -1,12 +1,12 @@
-/* test_base_num.c - tests every f16 and fp8 value, every midpoint between two of them and its
- * neighbours, and the counter RNG. */
+/* test_base_num.c - tests every f16 and fp8 value, every midpoint between two values and the
+ * neighbours of the midpoint, and the counter RNG. */
 #include "base/num.h"
 #include "base/rng.h"
 #include "torture.h"
 
 #include <math.h>
 
-/* Computes the values by their definition, in double. */
+/* Returns the value of the F16 number with bits h by its definition, in double. */
 static double f16_value(int h)
 {
     int e = (h >> 10) & 31, m = h & 1023;
@@ -41,7 +41,7 @@ static void f16_rounds_to_nearest_even(void **state)
 {
     for (int h = 0; h < 0x7c00; h++) {
         double hi = h + 1 == 0x7c00 ? 65536.0 : f16_value(h + 1);
-        float mid = (float)((f16_value(h) + hi) / 2); // exact: one bit more than f16 has
+        float mid = (float)((f16_value(h) + hi) / 2); // exact in f32, which has more bits than F16
         int even = h & 1 ? h + 1 : h;
         assert_int_equal(osh_f16_of_f32(mid), even);
         assert_int_equal(osh_f16_of_f32(-mid), even | 0x8000);
@@ -54,7 +54,10 @@ static void f16_rounds_to_nearest_even(void **state)
     assert_int_equal(osh_f16_of_f32(65520.0f), 0x7c00);
     assert_int_equal(osh_f16_of_f32(1e-30f), 0);
     assert_int_equal(osh_f16_of_f32(-1e-45f), 0x8000);
-    assert_int_equal(osh_f16_of_f32(osh_f32_of_bits(0x7f800001u)) & 0x7e00, 0x7e00); // low NaN bits
+    assert_int_equal(osh_f16_of_f32(osh_f32_of_bits(0x7f800001u)) & 0x7e00, 0x7e00); // a NaN whose
+                                                                                     // set bits are
+                                                                                     // all too low
+                                                                                     // for F16
 }
 
 static void fp8_there_and_back(void **state)
@@ -104,7 +107,8 @@ static void bf16_rounds_to_nearest_even(void **state)
     assert_true(isnan(osh_f32_of_bf16(osh_bf16_of_f32(osh_f32_of_bits(0xffffffffu)))));
 }
 
-/* Compares with the numbers that Python's integers give for the formula in rng.h. */
+/* Compares osh_rng with numbers that were computed from the formula in rng.h with Python's
+ * integers. */
 static void rng_agrees_with_its_formula(void **state)
 {
     assert_true(osh_rng_u64(0, 0, 0) == 0xe220a8397b1dcdafull);

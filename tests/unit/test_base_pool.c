@@ -1,5 +1,5 @@
-/* test_base_pool.c - checks that every chunk runs once and the lowest failure is returned, also for
- * calls inside calls and with other threads. */
+/* test_base_pool.c - checks that every chunk of a parallel loop runs once, and that the failure of
+ * the lowest chunk is returned, also for nested loops and with other threads. */
 #include "torture.h"
 
 #include <pthread.h>
@@ -54,7 +54,7 @@ static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const int64_t *first = user;
     if (chunk < *first || chunk % 3) return OSH_OK;
-    volatile double x = 1; // makes lower chunks slower, so a higher one fails first
+    volatile double x = 1; // makes lower chunks slower, so a higher chunk fails first
     for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
     osh_status rc =
         osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
@@ -101,7 +101,8 @@ static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     if (chunk < 50) {
         osh_fail(cx, OSH_E_IO, "not fatal");
-        return OSH_OK; // the message of a chunk that succeeded must not reach the next
+        return OSH_OK; // the message of a chunk that succeeded must not be added to that of another
+                       // chunk
     }
     return chunk == 77 ? osh_fail(cx, OSH_E_IO, "fatal") : OSH_OK;
 }
@@ -115,7 +116,8 @@ static void stale_messages_do_not_stick(void **state)
     osh_ctx_free(cx);
 }
 
-/* After an interrupt no chunk begins, on one thread and on many; a chunk that has begun ends. */
+/* Interrupts the loop in its eleventh chunk. After an interrupt no chunk begins, but chunks that
+ * have begun end. */
 static osh_status interrupt_at(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     _Atomic int64_t *runs = user;
@@ -149,7 +151,8 @@ static osh_status inner(osh_ctx *cx, void *user, int64_t chunk, int worker)
 static osh_status outer(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     void *p = osh_alloc(cx, 100);
-    osh_status rc = osh_parallel_for(cx, 10, inner, user); // runs inline
+    osh_status rc = osh_parallel_for(cx, 10, inner, user); // the nested loop runs on the calling
+                                                           // thread
     osh_free(cx, p);
     return rc;
 }
@@ -219,7 +222,7 @@ static void counters_are_shared(void **state)
     assert_ok(cx, osh_parallel_for(cx, 100, alloc_chunk, NULL));
     assert_int_equal(osh_mem_live(cx), 0);
     assert_true(osh_mem_peak(cx) >= 490 && osh_mem_peak(cx) <= 4 * 490);
-    osh_mem_fail_after(cx, 777); // in any worker
+    osh_mem_fail_after(cx, 777); // an allocation in any worker fails
     assert_fails(cx, OSH_E_NOMEM, osh_parallel_for(cx, 100, alloc_chunk, NULL), "cannot allocate");
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
@@ -230,7 +233,7 @@ typedef struct apart {
     osh_ctx *cx;
     int made[APART], n_waiting;
     _Atomic int n_made, n_begun, n_taken;
-    int bad; // the chunk that fails; < 0: none
+    int bad; // number of the chunk that fails; < 0: none
     int bad_take;
 } apart;
 
@@ -259,8 +262,8 @@ static osh_status take_apart(osh_ctx *cx, void *user, int64_t chunk)
     return OSH_OK;
 }
 
-/* The last of the first AT_ONCE chunks ends when the next one has begun: there is no barrier after
- * them. */
+/* Chunk AT_ONCE - 1 ends only when another chunk has begun. So the test hangs if the loop waits for
+ * all AT_ONCE chunks before it begins the next. */
 static osh_status make_late(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     apart *a = user;
@@ -269,8 +272,8 @@ static osh_status make_late(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return rc;
 }
 
-/* The caller takes chunks in order, at most AT_ONCE of which have begun. After a failure nothing
- * begins or is taken. */
+/* The calling thread takes the finished chunks in order. At most AT_ONCE chunks have begun and are
+ * not yet taken. After a failure no chunk begins or is taken. */
 static void chunks_apart(void **state)
 {
     osh_ctx *cx;
@@ -284,7 +287,7 @@ static void chunks_apart(void **state)
             assert_ok(cx, osh_parallel_apart(cx, APART, AT_ONCE, &of_a));
             assert_int_equal(a.n_taken, APART);
             assert_in_range(a.n_waiting, 1, AT_ONCE);
-            assert_int_equal(osh_threads(cx), threads); // no context stays inline
+            assert_int_equal(osh_threads(cx), threads); // the context may use all threads again
         }
         a = (apart){.cx = cx, .bad = 12, .bad_take = -1},
         b = (apart){.cx = cx, .bad = -1, .bad_take = 7};

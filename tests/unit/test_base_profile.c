@@ -1,5 +1,5 @@
-/* test_base_profile.c - tests scopes and their times, the YAML file at every moment, memory over
- * time, and quoting. */
+/* test_base_profile.c - tests the scopes of a profile and their times, the YAML file at every
+ * moment, memory over time, and quoting. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -60,7 +60,7 @@ static void records_and_summary(void **state)
         "disk_read_mb",       "disk_write_mb",      "rss_mb",        "live_mb",
         "cpu_memory_high_mb", "live_high_mb"};
     enum { N_KEYS = sizeof keys / sizeof *keys };
-    assert_int_equal(list->n, 7); // "pack" has no records
+    assert_int_equal(list->n, 7); // the scope "pack" writes no records
     double last = -1;
     for (size_t i = 0; i < list->n; i++) {
         assert_string_equal(osh_yaml_get(list->items[i], "step")->text, steps[i]);
@@ -79,7 +79,7 @@ static void records_and_summary(void **state)
     assert_string_equal(osh_yaml_get(phases->items[1], "phase")->text, "load");
     assert_true(number(phases->items[1], "gflop") > 1.99);
     const osh_yaml *stages = osh_yaml_get(y, "stages");
-    assert_int_equal(stages->n, 1); // "pack" belongs to no stage
+    assert_int_equal(stages->n, 1); // the scope "pack" belongs to no stage
     assert_string_equal(osh_yaml_get(stages->items[0], "stage")->text, "Calibration");
     osh_yaml_free(cx, y);
     osh_free(cx, text);
@@ -92,17 +92,18 @@ static void own_time_only(void **state)
     osh_ctx *cx;
     osh_profile_data d;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_profile_begin(cx, "before", NULL), 0); // not started: nothing happens
+    assert_int_equal(osh_profile_begin(cx, "before", NULL), 0); // the profile is not started, so
+                                                                // nothing happens
     osh_profile_end(cx, 0);
     assert_ok(cx, osh_profile_start(cx, NULL));
     osh_scope a = osh_profile_begin(cx, "outer", "x");
     osh_scope b = osh_profile_begin(cx, "inner", "x");
     usleep(30000);
     (void)b;
-    osh_profile_end(cx, a); // ends the inner scope, too
+    osh_profile_end(cx, a); // also ends the inner scope
     a = osh_profile_begin(cx, "outer", "x");
     usleep(10000);
-    assert_ok(cx, osh_profile_read(cx, &d)); // a scope is open
+    assert_ok(cx, osh_profile_read(cx, &d)); // one scope is still open
     assert_int_equal(d.n_rows, 2);
     assert_string_equal(d.rows[0].phase, "outer");
     assert_int_equal(d.rows[0].n, 2);
@@ -112,12 +113,12 @@ static void own_time_only(void **state)
     osh_profile_data_deinit(cx, &d);
     osh_profile_end(cx, a);
     osh_profile_stop(cx);
-    assert_ok(cx, osh_profile_start(cx, NULL)); // starts again
+    assert_ok(cx, osh_profile_start(cx, NULL)); // the profile is started again
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_int_equal(d.n_rows, 0);
     osh_profile_data_deinit(cx, &d);
     assert_fails(cx, OSH_E_USAGE, osh_profile_start(cx, NULL), "running already");
-    osh_ctx_free(cx); // stops the profile
+    osh_ctx_free(cx); // freeing the context stops the profile
 }
 
 static const osh_profile_row *row_of(const osh_profile_data *d, const char *phase)
@@ -128,8 +129,8 @@ static const osh_profile_row *row_of(const osh_profile_data *d, const char *phas
     return NULL;
 }
 
-/* The allocations of a stage count for it and for the outer stages, also if they were freed before
- * a sample. */
+/* The allocations of a stage count for the stage and for the outer stages, even if they are freed
+ * before the next sample. */
 static void live_bytes_of_stages(void **state)
 {
     enum { BYTES = 3 << 20 };
@@ -164,7 +165,7 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* The samples contain a peak between two records. */
+/* The samples of memory contain a peak that is between two records. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };
@@ -175,7 +176,7 @@ static void short_peak_is_seen(void **state)
     assert_ok(cx, osh_profile_start(cx, NULL));
     int64_t before = osh_mem_anon();
     char *p;
-    /* Waits longer if the sampler gets no processor. */
+    /* Tries again with a longer wait if the sampler thread got no processor time. */
     for (useconds_t wait = 100000; wait < 30000000; wait *= 2) {
         /* Uses mmap, because a sanitizer keeps blocks of malloc. */
         p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -189,11 +190,11 @@ static void short_peak_is_seen(void **state)
     assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
-    /* The samples also show the end of the peak. */
+    /* The last sample is after the peak, with low memory again. */
     assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2);
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
     osh_profile_data_deinit(cx, &d);
-    for (int i = 0; i < 5; i++) { // the peak is found also within one interval
+    for (int i = 0; i < 5; i++) { // a peak within one sampling interval is found too
         assert_true(osh_mem_sampled_peak(cx) > 0);
         p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                  -1, 0);
@@ -230,7 +231,7 @@ static void whole_at_each_page(void **state)
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_ok(cx, osh_profile_start(cx, path));
-    /* Records of many sizes, so that pages end at every byte of a record. */
+    /* Writes records of many sizes, so that the ends of pages are at every position of a record. */
     for (int i = 0; i < 300; i++) {
         memset(of, 'x', (size_t)i % 61), of[i % 61] = 0;
         osh_profile_end(cx, osh_profile_begin(cx, "observe", of));
@@ -250,7 +251,8 @@ static void whole_at_each_page(void **state)
     unlink(path);
 }
 
-/* After a kill at any moment the file is valid YAML: a child writes records until it is killed. */
+/* A child process writes records until it is killed. The file must be valid YAML after a kill at
+ * any moment. */
 static void valid_when_killed(void **state)
 {
     for (int round = 0; round < 12; round++) {
@@ -313,7 +315,8 @@ static void quoting(void **state)
     osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
-    assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3); // \u000a does not fit
+    assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3); // the escape \u000a does not fit into 6
+                                                       // bytes
     assert_string_equal(to, "abc");
     assert_int_equal(osh_quote(to, 4, "ab\xe2\x82\xac"), 2);
     assert_string_equal(to, "ab");

@@ -1,5 +1,5 @@
-/* test_checkpoint.c - tests model directories: one file, shards with an index, and disagreements
- * between them. */
+/* test_checkpoint.c - tests model directories: one file, shards with an index, and both with
+ * contradictions. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ static void check_refused(fixture *f, osh_status want, const char *words, const 
     assert_int_equal(osh_mem_live(f->cx), 0);
 }
 
-/* Writes two shards; the index lists the second one first. */
+/* Writes two shards and an index, in which the second shard is first. */
 static void put_sharded(fixture *f)
 {
     put_shard(f, "m-2.safetensors", "ca");
@@ -83,7 +83,7 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     fixture *f = *state;
-    static const char order[] = "bdac"; // by shard name, then in file order
+    static const char order[] = "bdac"; // sorted by shard name, then in file order
     put_sharded(f);
     osh_checkpoint *ck = open_dir(f);
     assert_int_equal(ck->n_shards, 2);
@@ -107,7 +107,8 @@ static const char *path_of(const fixture *f, const char *name)
     return path;
 }
 
-/* Checks the files that are read, and the file that is left aside; NULL: none. */
+/* Checks the number of tensors, the first file that is read, and the file that is not read (aside;
+ * NULL: there is none). */
 static void check_files(fixture *f, int n_tensors, const char *shard, const char *aside)
 {
     osh_checkpoint *ck = open_dir(f);
@@ -121,8 +122,8 @@ static void check_files(fixture *f, int n_tensors, const char *shard, const char
 
 #define INDEX "model.safetensors.index.json"
 
-/* transformers reads model.safetensors, vLLM the shards of the index. If they are not one model, it
- * is refused. */
+/* transformers reads model.safetensors, vLLM reads the shards of the index. A directory in which
+ * the two programs read different files is refused. */
 static void test_both(void **state)
 {
     fixture *f = *state;
@@ -162,7 +163,7 @@ static void test_aside(void **state)
 
     put_text(f, INDEX, "{\"weight_map\": {\"a\": \"m-00001-of-00002.safetensors\"}}");
     put_shard(f, "m-00001-of-00002.safetensors", "a");
-    /* belongs to another index, so no loader reads it */
+    /* a shard of another index, which no loader reads */
     put_shard(f, "m-00001-of-00003.safetensors", "z");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     assert_int_equal(unlink(path_of(f, "m-2.safetensors")), 0);
@@ -296,7 +297,7 @@ static void test_side_files(void **state)
 
     names = NULL;
     snprintf(to, sizeof to, "%s/merges.txt",
-             f->dir); // a hub cache has such links when a blob was deleted
+             f->dir); // a hub cache has such links if a blob was deleted
     assert_int_equal(symlink("gone", to), 0);
     assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
     assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));
@@ -307,7 +308,7 @@ static void test_side_files(void **state)
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                              int64_t first, int64_t n)
 {
-    for (int64_t r = 0; r < n; r++) // all values of row 2 are larger by 1 than those of row 1
+    for (int64_t r = 0; r < n; r++) // each value of row 2 is larger by 1 than that of row 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
     return OSH_OK;
 }
@@ -330,7 +331,7 @@ static void test_virtual(void **state)
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape),
-                     OSH_OK); // the name no longer refers to the stored tensor
+                     OSH_OK); // the name now refers to the virtual tensor
     assert_int_equal(((int8_t *)t->data)[0], 8);
     osh_tensor_free(f->cx, t);
     t = NULL;
@@ -351,8 +352,8 @@ static void test_virtual(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-/* Tests checksums: two reads of a tensor must agree, and a touched file is distinguished from a
- * changed one. */
+/* Tests checksums: two reads of a tensor must agree. A file with a new date and equal bytes is
+ * accepted, a changed file is not. */
 static void test_sums(void **state)
 {
     fixture *f = *state;
@@ -369,17 +370,17 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_true(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
     assert_true(sum == XXH3_64bits("cdefgh", 6));
-    put_shard(f, "m-2.safetensors", "ca"); // another file with equal bytes
+    put_shard(f, "m-2.safetensors", "ca"); // a new file with equal bytes
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_null(diff);
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // 'b' replaces 'a', which was not read
+    put_shard(f, "m-2.safetensors", "cb"); // 'b' takes the place of 'a', which was not read
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* another checksum than that of the tensor in m-1 */
+    /* the checksum must differ from that of the tensor in m-1 */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

@@ -1,6 +1,6 @@
-/* test_ckpt_experts.c - tests experts that are split from one tensor: every element is correct, in
- * both layouts, whole and by any range; a changed file is found; shapes that fit no layout are
- * refused. */
+/* test_ckpt_experts.c - tests experts that are split from one stacked tensor: every element is
+ * correct, in both layouts, read whole or in ranges. A changed file is detected. Shapes that fit no
+ * layout are refused. */
 #include <stdio.h>
 
 #include "io/checkpoint.h"
@@ -13,7 +13,8 @@ static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj",
             down_name[] = "model.layers.0.mlp.experts.down_proj",
             other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
 
-/* Writes the tensors: element i of gate_up is i, of down -1 - i. */
+/* Writes the stacked tensors: element i of gate_up has the value i, element i of down has the value
+ * -1 - i. */
 static void put_experts(fixture *f, const char *type, bool transposed, bool bad, bool twice)
 {
     int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};
@@ -89,8 +90,8 @@ static void test_layouts(void **state)
     }
 }
 
-/* The checksum of an expert is that of the bytes a reader gets. If one element changes, one expert
- * changes. */
+/* The checksum of an expert is computed from its bytes as they are read. If one element of the file
+ * changes, the checksum of one expert changes. */
 static void test_sums(void **state)
 {
     fixture *f = *state;

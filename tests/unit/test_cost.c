@@ -1,5 +1,5 @@
-/* test_cost.c - compares counts of operations with counts made by hand for the model in examples/,
- * and tests the estimate of the remaining time with a given clock. */
+/* test_cost.c - compares counts of operations with a calculation by hand for the model in
+ * examples/, and tests the estimate of the remaining time with an artificial clock. */
 #include "plan/plan.h"
 #include "run/pace.h"
 #include "torture.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 
 static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
-enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model; 4 heads of 64, 2
-                                                          // key/value heads
+enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model, which has 4 heads
+                                                          // of 64 and 2 key/value heads
 
 static osh_plan *plan_of(osh_ctx *cx, osh_options *opt, const char *const (*set)[2], size_t n)
 {
@@ -40,28 +40,29 @@ static void flops_of_layers(void **state)
     static const char *const set[][2] = {{"method", "gptq"}};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_plan *p = plan_of(cx, &opt, set, 1);
-    assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T); // all samples are cut
+    assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T); // every sample is cut to T
+                                                                     // tokens
     assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
-    assert_int_equal(n, 1 + 4 + 1); // embedding, layers, the output
+    assert_int_equal(n, 1 + 4 + 1); // the embedding, 4 layers, the output
     double N = SAMPLES * T;
     double qkvo = 2 * N * D * (D + KV + KV + D), mlp = 2 * N * D * (2 * F), down = 2 * N * F * D;
     double attention = SAMPLES * 4.0 * D * T * (T + 1) / 2;
-    /* Q, k and v share one, o has one, gate and up share one, down has one. */
+    /* Q, k and v share one Hessian; o has one; gate and up share one; down has one. */
     double hessians = N * (3 * D * (D + 1) + F * (F + 1.0));
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    double judged = 64.0 * (6 * D * D + F * F); // the judge computes 64 rows of weights with 128,
-                                                // 256 and 512 rows
+    double judged = 64.0 * (6 * D * D + F * F); // the error is computed for 64 rows: of q, k, v and
+                                                // o, of gate and up, and of down
     for (int s = 1; s <= 4; s++) {
-        /* observe does not run down_proj */
+        /* The pass that observes does not run down_proj. */
         near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians);
         near_to(c[s].flops[OSH_PHASE_SOLVE], factors + solves + judged);
-        /* No later subgraph reads the last output. */
+        /* No later subgraph reads the output of the last layer. */
         near_to(c[s].flops[OSH_PHASE_PROPAGATE], s < 4 ? qkvo + mlp + attention + down : 0);
     }
     assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
     assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
-    double sum = 0; // operations of the Linears add up to this
+    double sum = 0; // sum over the Linears of subgraph 2
     for (int i = 0; i < p->match.n_linears; i++)
         if (p->match.linears[i].subgraph == 2) sum += osh_cost_of_linear(&p->budget, i);
     near_to(sum, c[2].work[OSH_PHASE_SOLVE]);
@@ -92,11 +93,11 @@ static void pipelines(void **state)
         osh_plan_free(cx, p);
         osh_fields_deinit(cx, osh_option_fields, &opt);
     }
-    near_to(flops[0], flops[1]); // with Linear targets every op runs once, too
+    near_to(flops[0], flops[1]); // with Linears as targets, every op also runs once
     osh_options opt = {0};
     osh_cost *c;
     int n;
-    osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding needs no data
+    osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding to nearest needs no data
     assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1);
     assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 &&
@@ -112,7 +113,7 @@ typedef struct shares {
     const osh_plan *p;
     const osh_cost *c;
     int index, n;
-    double sum[2]; // observe, propagate
+    double sum[2]; // sums of the shares: observe, propagate
     const bool *open;
 } shares;
 static osh_status add_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -130,8 +131,8 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     return OSH_OK;
 }
 
-/* The shares of a subgraph's passes add up to the whole for each way to run it, except for the time
- * to read weights. */
+/* The shares of the passes of a subgraph add up to the cost of the subgraph, except for the time to
+ * read weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -160,8 +161,8 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* Ten equal subgraphs: observe is 3 times the work of propagate but takes 9 times as long. The pace
- * learns this. */
+/* The estimate learns from measured times. Ten equal subgraphs: observe has 3 times the work of
+ * propagate, but takes 9 times as long. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};
@@ -169,14 +170,14 @@ static void pace_learns(void **state)
         cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
     osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
     double t = 100;
-    assert_true(osh_pace_eta(&pace, t) == 0); // nothing is known
+    assert_true(osh_pace_eta(&pace, t) == 0); // no time is measured yet
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
-        /* The speed is that of the previous pass until the present pass has one. */
+        /* Until the current pass has a speed, the speed of the previous pass is returned. */
         near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0);
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
-        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other pass
+        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the observe pass
         osh_pace_step(&pace, 0.5, 200, t += 2);
         if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2)
             fail_msg("%.1f", osh_pace_eta(&pace, t));
@@ -186,16 +187,17 @@ static void pace_learns(void **state)
     if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02)
         fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
     near_to(osh_pace_tokens_per_s(&pace), 200.0 / 2);
-    /* An earlier run has done the subgraphs between this one and the last. */
+    /* Continues at subgraph 8, as if an earlier process had finished the subgraphs before it. */
     osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t);
     if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
-    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the end
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job is at its end
 }
 
-/* A subgraph in two rounds of observe and solve: after the first, half of each phase is left. */
+/* A subgraph is processed in two rounds of observe and solve. After the first round, half of the
+ * work of each phase remains. */
 static void pace_of_rounds(void **state)
 {
     osh_cost cost[2] = {{{0}}};
@@ -203,7 +205,7 @@ static void pace_of_rounds(void **state)
     osh_pace pace = {.cost = cost, .n = 2, .subgraph = -1};
     double t = 5;
     for (int round = 0; round < 2; round++) {
-        /* The first round takes 2 more, for loading. */
+        /* The first round takes 2 seconds more, to load weights. */
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, round ? t += 2 : t);
         osh_pace_step(&pace, 1, 100, t += round ? 4 : 6);
         osh_pace_begin(&pace, OSH_PHASE_SOLVE, 0, 0.5, t);

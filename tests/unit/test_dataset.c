@@ -28,8 +28,8 @@ static const char *file(osh_ctx *cx, const char *name, const char *text)
     return file_n(cx, name, text, strlen(text));
 }
 
-/* The letters a to e are the ids 2 to 6, a space is 7, \n is 8, \r is 9; <s> 0 and </s> 1 surround
- * a text. */
+/* Returns a tokenizer with one token per character: a to e are the ids 2 to 6, a space is 7, \n is
+ * 8, \r is 9. <s> (0) and </s> (1) surround a text. */
 static osh_tokenizer *letters(osh_ctx *cx)
 {
     osh_tokenizer *tok = NULL;
@@ -37,7 +37,7 @@ static osh_tokenizer *letters(osh_ctx *cx)
     return tok;
 }
 
-/* Returns the samples as text: "1 2 3|4 5". */
+/* Returns the ids of all samples as text, such as "1 2 3|4 5". */
 static const char *show(const osh_dataset *d)
 {
     static char s[4096];
@@ -83,7 +83,7 @@ static void test_ids(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", ROWS); // with blank lines, with \r\n, and without \n at the end
+    file(cx, "x.jsonl", ROWS); // ROWS has blank lines, a \r\n, and no \n at the end
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     opt.max_seq_length = 100;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
@@ -101,9 +101,9 @@ static void test_num_samples(void **state)
     opt.num_samples = 2;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8");
     opt.num_samples = 4;
-    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the rest of the file is not read
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the line that is not JSON is not read
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 512; // the file has fewer rows than that, so all are used
+    opt.num_samples = 512; // the file has fewer than 512 rows, so all are used
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
 }
 
@@ -138,7 +138,7 @@ static void test_collators(void **state)
     opt.pad_to_max_length = true; // LLM Compressor does not pad ids
     opt.batch_size = 3;
     gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
-    opt.collator = "padding"; // this collator neither cuts ids nor adds any
+    opt.collator = "padding"; // the padding collator neither cuts nor pads ids
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
 }
 
@@ -147,10 +147,10 @@ static void test_concatenate(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", ROWS); // 13 tokens
+    file(cx, "x.jsonl", ROWS); // the rows have 13 tokens together
     opt.concatenate = true;
     gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
-    opt.num_samples = 1; // with concatenation this is the number of blocks
+    opt.num_samples = 1; // with concatenation, num_samples is the number of blocks
     gives(cx, NULL, &opt, "1 2 3 4 5");
     opt.num_samples = 512;
     opt.max_seq_length = 13;
@@ -173,18 +173,18 @@ static void test_text(void **state)
          "\"a\\nb\"}\n");
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> is kept when a sample is cut
     opt.max_seq_length = 1;
-    gives(cx, tok, &opt, "0|0|0|0"); // one token leaves no place for </s>
+    gives(cx, tok, &opt, "0|0|0|0"); // with a limit of one token there is no room for </s>
     opt.max_seq_length = 50;
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
     opt.max_seq_length = 5;
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // text is cut when it is tokenized
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // tokenization cuts text
     opt.collator = "truncation";
     opt.batch_size = 4;
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
     opt.pad_to_max_length = true; // padded samples have equal lengths
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1");
-    opt.concatenate = true; // rows are cut first, like in LLM Compressor
+    opt.concatenate = true; // rows are cut before they are concatenated, as in LLM Compressor
     opt.max_seq_length = 3;
     gives(cx, tok, &opt, "0 2 1|0 2 1|0 1 0");
     osh_tokenizer_close(cx, tok);
@@ -198,7 +198,7 @@ static void test_txt(void **state)
 
     file(cx, "x.txt", "ab\n\n  \n{\"c\"\r\nd e");
     opt.max_seq_length = 10;
-    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // a \r at the end of a line would be 9
+    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // the \r before \n is not a token (9)
     osh_tokenizer_close(cx, tok);
 }
 
@@ -257,7 +257,7 @@ static void test_bad_rows(void **state)
         refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
     }
     file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
-    opt.n_vocab = 0; // unknown size of the vocabulary
+    opt.n_vocab = 0; // 0: the size of the vocabulary is not known
     gives(cx, NULL, &opt, "2147483647");
 }
 
@@ -355,8 +355,9 @@ static void test_csv(void **state)
         {"text\na\nb\n", NULL, "0 2 1|0 3 1"},
         {"\xef\xbb\xbftext,n\r\na,1\r\n\r\nb,2", NULL, "0 2 1|0 3 1"},
         {"n,\"a \"\"b\"\"\"\n1,c\n\"2,\n3\",\"d\"\n", "a \"b\"", "0 4 1|0 5 1"},
-        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // \n is 8
-        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9; it stays in quotes
+        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // 8 is \n
+        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // 9 is \r, which is kept in a quoted
+                                                           // field
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
     static const struct { const char *text, *holds; } bad[] = {
@@ -400,10 +401,10 @@ static void test_gzip(void **state)
     osh_dataset_options opt = options();
     char packed[400];
     size_t n = gzip(packed, 200, "{\"input_ids\": [1, 2]}\n{\"input");
-    size_t m = gzip(packed + n, 200, "_ids\": [3]}\n"); // a second member
+    size_t m = gzip(packed + n, 200, "_ids\": [3]}\n"); // appends a second gzip member
     file_n(cx, "x.jsonl.gz", packed, n + m);
     gives(cx, NULL, &opt, "1 2|3");
-    opt.shuffle = true; // reads the file three times
+    opt.shuffle = true; // a shuffle reads the file several times
     gives(cx, NULL, &opt, "3|1 2");
     opt.shuffle = false;
     for (size_t cut = 0; cut < n + m; cut += 7) {
@@ -419,8 +420,7 @@ static void test_gzip(void **state)
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "not valid gzip: incorrect header check");
 }
 
-/* The shuffle is a Fisher-Yates from the back with the counter RNG: it swaps order[i] and
- * order[k]. */
+/* The shuffle is a Fisher-Yates shuffle from the last row to the first with the counter RNG. */
 static void test_shuffle(void **state)
 {
     osh_ctx *cx = *state;
@@ -460,7 +460,7 @@ static void test_shuffle(void **state)
     osh_dataset_deinit(cx, &d);
 }
 
-/* Only the chosen rows are parsed, and an error in one of them names its line. */
+/* A shuffle parses only the chosen rows. An error in a chosen row has the number of its line. */
 static void test_shuffle_reads_what_it_chose(void **state)
 {
     osh_ctx *cx = *state;
@@ -509,7 +509,7 @@ static void test_zst(void **state)
 
     packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 1);
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
-    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 3); // several frames
+    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 3); // three zstd frames in one file
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     packed(cx, "x.txt.zst", "ab\nc\n", 5, 1);
     gives(cx, tok, &opt, "0 2 3 1|0 4 1");
@@ -568,12 +568,16 @@ static void test_eval_text(void **state)
 
     file(cx, "x.txt", "ab\n\ncd eabcd"); // 2 3 8 8 4 5 7 6 2 3 4 5, without special tokens
     opt.max_seq_length = 4;
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // ignored
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // these
+                                                                                         // options
+                                                                                         // are
+                                                                                         // ignored
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8|4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 0, "4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 1, "4 5 7 6");
     windows(cx, tok, &opt, 4, 2, 5, "2 3 4 5");
-    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the window at 9 is partial
+    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the window that begins at token 9
+                                                                // is incomplete and dropped
     windows(cx, tok, &opt, 3, 1, 1, "8 4 5 7");
     windows(cx, tok, &opt, 7, 0, 0, "2 3 8 8|6 2 3 4");
     opt.max_seq_length = 5;
@@ -607,7 +611,10 @@ static void test_eval_rows(void **state)
     osh_dataset d;
 
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // ignored
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // these
+                                                                                         // options
+                                                                                         // are
+                                                                                         // ignored
     windows(cx, NULL, &opt, 0, 0, 0, "1 2 3|4 5 6 7 8|3 3|8");
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
     windows(cx, NULL, &opt, 0, 3, 0, "8");
@@ -658,7 +665,7 @@ static void test_split(void **state)
         {"my.set_1[2:4]", "3|4"},
         {"train[5:]", "6|7"},
         {"train[-2:]", "6|7"},
-        /* 50 % of 7 is 3.5, which is rounded to even. */
+        /* 50 % of 7 is 3.5, which is rounded to the even number 4. */
         {"train[:-5]", "1|2"},
         {"train[3:100]", "4|5|6|7"},
         {"train[:50%]", "1|2|3|4"},
@@ -693,7 +700,7 @@ static void test_split(void **state)
     refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]' has no row");
     opt.split = "train[4:2]+train[3:3]";
     refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]+train[3:3]' has no row");
-    opt.split = "train[9:]"; // the error comes when the file ends
+    opt.split = "train[9:]"; // the error occurs at the end of the file
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "the dataset is empty");
     opt.split = "train[2:5]", opt.num_samples = 2;
     gives(cx, NULL, &opt, "3|4");
@@ -729,7 +736,7 @@ static void test_torture(void **state)
     opt.concatenate = true;
     torture(cx, load, &opt);
     file(cx, "x.txt", "abcd\nabcd\n");
-    assert_ok(cx, load_eval(cx, tok)); // fills the tokenizer's cache of words
+    assert_ok(cx, load_eval(cx, tok)); // fills the tokenizer's cache of words before the torture
     torture(cx, load_eval, tok);
     file(cx, "x.csv", "n,text\n1,\"ab\"\n2,cd\n");
     assert_ok(cx, load_text(cx, tok));

@@ -1,5 +1,6 @@
-/* test_edges.c - tests that pieces written in any order by several threads make the file, with
- * flushes between and any number of waiting blocks; bytes outside the pieces do not change. */
+/* test_edges.c - tests writes of neighbouring pieces of a file by several threads in any order. The
+ * file must be right, with flushes between the writes and any number of waiting blocks. Bytes
+ * outside the pieces must not change. */
 #include "dir_fixture.h"
 #include "io/edges.h"
 
@@ -41,8 +42,8 @@ static void *write_some(void *user)
     return NULL;
 }
 
-/* Writes the pieces and compares the file. `hole`: one of every `hole` pieces is left out; 0:
- * none. */
+/* Writes the pieces and compares the file. One of every `hole` pieces is not written; 0: all are
+ * written. */
 static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
                         int hole)
 {
@@ -66,7 +67,8 @@ static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, boo
         if (!hole || i % hole) pieces[kept++] = pieces[i];
         else memset(want + pieces[i].at, 0x5a, pieces[i].n);
     }
-    for (int i = kept - 1; i > 0; i--) { // neighbours get up to a hundred pieces apart
+    for (int i = kept - 1; i > 0; i--) { // moves pieces up to a hundred positions away from their
+                                         // neighbours
         int j = i - (int)(seed_next(&seed) % 100);
         piece p = pieces[i];
         if (j < 0) j = 0;

@@ -10,7 +10,7 @@
 
 enum { N = 200000, SEED = 7 };
 
-/* Returns the distance in units in the last place of the true value. */
+/* Returns the distance of `got` from the true value, in units in the last place. */
 static double ulps(double got, long double want)
 {
     int e;
@@ -59,7 +59,7 @@ static void log_is_near(void **state)
                 ulps(osh_math_log(0x1p-1070), logl(0x1p-1070L)) <= 1);
 }
 
-/* The powers in rope frequencies, rounded to f32, are the true ones. */
+/* The powers in rope frequencies, rounded to f32, equal the correctly rounded powers. */
 static void pow_is_near(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_exec.c - tests runs of ranges of nodes: the values that stay live, the calls of hooks, and
- * pieces against the whole. */
+/* test_exec.c - tests runs of ranges of nodes: the values that are live after a run, the calls of
+ * hooks, and runs in several ranges compared with one run. */
 #include "tiny_model.h"
 #include "graph/device_peaks.h"
 #include "graph/routed.h"
@@ -11,7 +11,7 @@ static int logits_of(const osh_graph *g)
     return g->nodes[g->head].out[0];
 }
 
-/* Returns logits (bf16) of samples [first, first + n) in one run. own: osh_batch_free */
+/* Computes the logits (bf16) of samples [first, first + n) in one run. Returns the batch (own). */
 static osh_batch *whole(model *m, int first, int n)
 {
     osh_batch *b = NULL;
@@ -25,8 +25,8 @@ static osh_batch *whole(model *m, int first, int n)
     return b;
 }
 
-/* Does the same through the parts of a partition: loads and releases weights, and keeps only
- * live-out values. */
+/* Computes the logits subgraph by subgraph: loads and releases weights, and keeps only values that
+ * later subgraphs read. Returns the batch (own). */
 static osh_batch *in_parts(model *m, const char *target, int first, int n)
 {
     osh_partition *p = NULL;
@@ -91,7 +91,7 @@ static void check_batches_and_threads(const char *name)
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
-    for (int s = 0; s < m.t.n_samples; s++) { // one sample at a time
+    for (int s = 0; s < m.t.n_samples; s++) { // one sample per run
         osh_batch *c = whole(&m, s, 1);
         const osh_tensor *x = c->values[logits_of(m.g)];
         const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
@@ -130,7 +130,7 @@ static osh_status on_value(osh_ctx *cx, void *user, int value, const osh_tensor 
     assert_int_equal(x->dtype, v->dtype);
     t->seen[value]++;
     if (strcmp(t->g->nodes[t->last_linear].op->name, "linear") == 0 && t->n_linear)
-        /* before the nodes that read it */
+        /* the hook is called before the nodes that read the value */
         assert_true(v->first_use < 0 || v->first_use > t->last_linear);
     return OSH_OK;
 }
@@ -196,7 +196,8 @@ static void linear_input_is_replaced(void **state)
     const uint16_t *x = plain->values[logits_of(m.g)]->data, *y = b->values[logits_of(m.g)]->data;
     int64_t n = osh_tensor_numel(b->values[logits_of(m.g)]);
     for (int64_t i = 0; i < n; i++)
-        assert_int_equal((x[i] & 0x7fff) ? x[i] + 0x80 : x[i], y[i]); // doubled: exponent + 1
+        assert_int_equal((x[i] & 0x7fff) ? x[i] + 0x80 : x[i], y[i]); // the logits are doubled: the
+                                                                      // exponent is larger by 1
     osh_tensor_free(m.cx, t.mine);
     osh_batch_free(m.cx, b);
     osh_batch_free(m.cx, plain);
@@ -219,23 +220,23 @@ static void only_needed_nodes(void **state)
 
     int down = m.g->modules[osh_graph_module(m.g, "model.layers.0.mlp.down_proj")].node;
     want[m.g->nodes[down].in[0]] =
-        true; // input of down_proj: all nodes but down_proj and the last add
+        true; // the input of down_proj needs all nodes except down_proj and the last add
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < down);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
     int q = m.g->modules[osh_graph_module(m.g, "model.layers.0.self_attn.q_proj")].node;
-    want[m.g->nodes[q].in[0]] = true; // for the input of q only the norm must run
+    want[m.g->nodes[q].in[0]] = true; // the input of q needs only the norm
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < q);
     assert_int_equal(q - s->first, 1);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
-    want[s->live_in[0]] = true; // this value is already live
+    want[s->live_in[0]] = true; // a live-in value needs no node
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
 
-    /* such a run passes the live-in value to its hook and computes nothing */
+    /* The run calls the hook with the live-in value and computes nothing. */
     trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
@@ -247,7 +248,7 @@ static void only_needed_nodes(void **state)
     assert_int_equal(t.seen[s->live_in[0]], 1);
     assert_int_equal(t.n_linear, 0);
     assert_non_null(b->values[s->live_in[0]]);
-    assert_null(b->values[m.g->input_ids]); // not marked in `keep`
+    assert_null(b->values[m.g->input_ids]); // `keep` is false for the token ids
     osh_batch_free(m.cx, b);
     osh_partition_free(m.cx, p);
     free(t.seen);
@@ -256,7 +257,7 @@ static void only_needed_nodes(void **state)
     tiny_model_close(&m);
 }
 
-/* Adds the original model to the graph, as if the weights of each Linear changed in turn. */
+/* Adds the nodes of the original model to the graph, as if each Linear were quantized. */
 static void add_original(model *m)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
@@ -269,7 +270,7 @@ static void add_original(model *m)
 
 typedef struct pairs {
     const osh_graph *g;
-    int n; // number of pairs that were live at the same time
+    int n; // number of pairs of a value and its original that were live at the same time
 } pairs;
 
 static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x,
@@ -282,14 +283,14 @@ static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *
     assert_ptr_equal(b->values[value], x);
     assert_non_null(b->values[original]);
     assert_int_equal(osh_tensor_bytes(x), osh_tensor_bytes(b->values[original]));
-    /* the weights are equal */
+    /* the weights of both models are equal */
     assert_memory_equal(x->data, b->values[original]->data, osh_tensor_bytes(x));
     p->n++;
     return OSH_OK;
 }
 
-/* With equal weights both models make equal values, and the hook of a value finds its original
- * live, even if nothing else keeps it. */
+/* With equal weights both models make equal values. When the hook of a value is called, the value
+ * of the original model is live, even if `keep` is false for it. */
 static void originals_are_beside(void **state)
 {
     (void)state;
@@ -318,8 +319,8 @@ static void originals_are_beside(void **state)
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    int input = m.g->nodes[down].in[0]; // the last value of the run is the input of a Linear, in
-                                        // both models
+    int input = m.g->nodes[down].in[0]; // the run ends with the value that down_proj reads, in both
+                                        // models
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;
     osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
@@ -332,7 +333,7 @@ static void originals_are_beside(void **state)
     tiny_check(m.cx,
                osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
                              &(osh_exec_brought){.in = keep}, &whole));
-    /* keep is all false: no value is brought */
+    /* `keep` is all false, so no value is live before the run */
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
     tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b,
                                   &hooks, true));
@@ -344,7 +345,8 @@ static void originals_are_beside(void **state)
     tiny_model_close(&m);
 }
 
-/* Checks osh_exec_peak: the run must do with the predicted bytes, and not with much less. */
+/* Checks osh_exec_peak: the predicted bytes must be enough for the run, and not much more than
+ * enough. */
 static void memory_is_what_was_predicted(void **state)
 {
     static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*",
@@ -384,7 +386,7 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            /* the old content of the marks does not matter */
+            /* The prediction does not depend on the old content of the marks. */
             whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
@@ -394,7 +396,8 @@ static void memory_is_what_was_predicted(void **state)
             tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
-            assert_true(now <= left && left <= now + 16384); // the arrays of a run and of a batch
+            assert_true(now <= left && left <= now + 16384); // 16384: for the arrays of a run and
+                                                             // of a batch
         }
         for (int v = 0; v < m.g->n_values; v++)
             assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
@@ -409,7 +412,7 @@ static void memory_is_what_was_predicted(void **state)
 /* ---- sample by sample ---- */
 
 typedef struct witness {
-    const osh_batch *all; // all values of the batch, which were made by running node after node
+    const osh_batch *all; // values of the whole batch, computed node by node
     const bool *seen;
     int n;
 } witness;
@@ -426,7 +429,7 @@ static osh_status on_seen(osh_ctx *cx, void *user, int value, const osh_tensor *
     return OSH_OK;
 }
 
-/* Returns the batch of a peak, as a plan makes it. */
+/* Describes batch b for osh_exec_peak, as a plan does. */
 static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *seen)
 {
     osh_exec_batch e = {.n_tokens = b->n_tokens, .n_threads = n_threads, .seen = seen};
@@ -444,8 +447,8 @@ static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *se
     return e;
 }
 
-/* Runs one sample per thread: the bytes are the same, hooks see whole values, and the predicted
- * bytes are enough. */
+/* Runs one sample per thread. The values must be the same to the bit, hooks must see the whole
+ * batch, and the predicted bytes must be enough. */
 static void check_by_sample(const char *name, int n_threads, bool original, bool sees)
 {
     model m;
@@ -512,10 +515,10 @@ static void nonfinite_is_named(void **state)
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     const osh_node *embed = &m.g->nodes[0];
-    const osh_weight *table = &m.g->weights[embed->w[0]]; // the whole table is in memory
+    const osh_weight *table = &m.g->weights[embed->w[0]]; // reads the whole embedding table
     tiny_check(m.cx,
                osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
-    uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 has
+    uint16_t *row = m.w->w[embed->w[0]]->data; // changes the row of a token that only sample 2 has
     int32_t id = -1;
     for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
         bool elsewhere = false;
@@ -537,7 +540,7 @@ static void nonfinite_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* A gate, an up and their glu report the same module, sample and channel if they run as one op and
+/* If gate, up and glu run as one op, a NaN is reported with the same module, sample and channel as
  * if they run one by one. */
 static void nonfinite_of_an_up_is_named(void **state)
 {
@@ -571,8 +574,8 @@ static void nonfinite_of_an_up_is_named(void **state)
     }
 }
 
-/* Puts another batch into the lists: the old values are freed, no long list is allocated, and the
- * result is the same. */
+/* Reuses the lists of a batch for another batch: the old values are freed, no long list is
+ * allocated, and the result is that of a new batch. */
 static void a_batch_keeps_its_lists(void **state)
 {
     model m;
@@ -629,7 +632,8 @@ static void nonfinite_weight_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* Reads only the embedding rows that tokens name: the bits are the same as with the whole table. */
+/* Loads only the embedding rows of the tokens. The result is the same to the bit as with the whole
+ * table. */
 static void only_named_rows_are_read(void **state)
 {
     const int32_t ids[] = {7, 3, 4, 7, 41, 3};
@@ -676,8 +680,8 @@ static void only_named_rows_are_read(void **state)
     tiny_model_close(&m);
 }
 
-/* Libraries may add in another order when there are fewer rows: BF16 results differ by a rounding
- * or two. */
+/* Asserts that two BF16 tensors differ by one or two roundings: a library may add in another order
+ * when there are fewer rows. */
 static void assert_close(const osh_tensor *x, const osh_tensor *want)
 {
     double diff = 0, all = 0;
@@ -693,14 +697,14 @@ static void assert_close(const osh_tensor *x, const osh_tensor *want)
 static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                              const osh_batch *b)
 {
-    int64_t *rows = user; // [nodes]
+    int64_t *rows = user; // [nodes]: number of rows of each Linear
     (void)cx, (void)b;
     rows[node] = (*x)->shape[0];
     return OSH_OK;
 }
 
-/* The Linears of an expert run only on the rows that the router sends to it. The result is the same
- * if all nodes run at once or if the values between gate and down are kept in memory. */
+/* The Linears of an expert run only on the rows that the router sends to the expert. The result is
+ * the same if all nodes run at once, and if each node runs alone. */
 static void only_routed_rows_run(void **state)
 {
     model m;
@@ -723,7 +727,7 @@ static void only_routed_rows_run(void **state)
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
             sent += 3 * b->n_tokens * ((const osh_moe_router_attr *)m.g->nodes[i].attr)->top_k;
     }
-    assert_true(ran > 0 && ran <= sent); // fewer if a weight is rounded to 0
+    assert_true(ran > 0 && ran <= sent); // fewer if a routing weight is rounded to 0
     assert_true(ran >= sent - sent / 50);
     assert_close(b->values[logits], all->values[logits]);
 
@@ -782,8 +786,8 @@ static void out_of_memory(void **state)
     tiny_model_close(&m);
 }
 
-/* Equal layers are placed once for each number of tokens, and each has the figures that it has by
- * itself. */
+/* For equal layers the peaks on a GPU are computed once for each number of tokens. The peaks of
+ * each layer equal those of a separate computation. */
 static void alike_layers_are_placed_once(void **state)
 {
     model m;
@@ -799,7 +803,8 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    for (int way = 0; way < 2; way++) // first all rows, then only the rows that the experts need
+    for (int way = 0; way < 2; way++) // 0: all rows run; 1: experts run only on the rows that are
+                                      // sent to them
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];
             osh_exec_values of = {m.g->n_values, 0};
@@ -815,7 +820,7 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            for (int v = 0; v < m.g->n_values; v++) // values that pass through the part
+            for (int v = 0; v < m.g->n_values; v++) // values that pass through the part unchanged
                 if (in[v] || keep[v])
                     of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
             osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);
@@ -834,8 +839,8 @@ static void alike_layers_are_placed_once(void **state)
                 assert_true(left < peak);
             }
         }
-    /* Every second of the four layers has experts; the first part has the embedding, the last one
-     * the head. */
+    /* Every second of the four layers has experts. The first part also has the embedding, and the
+     * last part the head. */
     assert_true(osh_device_peaks_placed(p) <= n_runs * 2 / 3);
     osh_device_peaks_free(m.cx, p);
     osh_partition_free(m.cx, parts);

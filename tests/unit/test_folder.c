@@ -59,7 +59,7 @@ static void gives(fixture *f, const char *path, const char *wanted)
 static void test_files(void **state)
 {
     fixture *f = *state;
-    put_text(f, "b.jsonl", "{\"input_ids\": [3]}"); // no newline at its end
+    put_text(f, "b.jsonl", "{\"input_ids\": [3]}"); // the file has no newline at its end
     put_text(f, "c.jsonl", "{\"input_ids\": [4]}\n\n");
     put_text(f, "e.jsonl", "");
     put_gz(f, "a.jsonl.gz", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}");
@@ -85,11 +85,13 @@ static void test_json(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "3.json");
 }
 
-/* An error in one of several files names that file, and its own line or row. */
+/* An error in one of several files has the name of that file, and the number of the line or row in
+ * it. */
 static void test_errors_name_the_file_and_its_line(void **state)
 {
     fixture *f = *state;
-    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}"); // no newline at its end
+    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}"); // a.jsonl has no newline
+                                                                          // at its end
     put_text(f, "b.jsonl", "\n\n");
     put_text(f, "c.jsonl", "\n{\"input_ids\": [3]}\n{\"input_ids\": [500]}\n");
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/c.jsonl line 3");
@@ -116,9 +118,11 @@ static void test_sequences_that_are_no_utf8(void **state)
         {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends within a
                                                                   // character
         {"x.txt", "\xef\xbb\xbf\n\x80", ": byte 0x80 in line 2, at byte 4"},
-        {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // half of a surrogate pair
-        {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // overlong
-        {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // beyond U+10FFFF
+        {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // one half of a surrogate
+                                                                       // pair
+        {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // an overlong sequence
+        {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // a character above
+                                                                           // U+10FFFF
         {"x.jsonl", "{\"text\": \"caf\xe9\"}\n", "/x.jsonl: byte 0xE9 in line 1, at byte 13"},
         {"x.json", "[{\"text\":\n\"caf\xe9\"}]", "/x.json: byte 0xE9 in line 2, at byte 14"},
         {"x.csv", "text,b\na,\xfc\n", "/x.csv: byte 0xFC in line 2, at byte 9"},

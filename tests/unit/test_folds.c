@@ -1,8 +1,8 @@
 /* test_folds.c - tests which layers give factors to which Linears: from the graph, from mappings,
  * and with ignored layers.
  *
- * Changes to the model are refused, and the graph is cut between the layers. With any factors
- * folded in, a model's logits stay the same. */
+ * Folds that change the model are refused. A cut of the graph does not separate a norm from its
+ * readers. With any factors folded in, the logits of a model stay the same. */
 #include "golden/models/tiny.h"
 #include "plan/plan.h"
 #include "rewrite/folds.h"
@@ -85,7 +85,7 @@ static void test_found(void **state)
         const char *model, *keys, *layer[3];
     } rows[] = {
         {"llama_default", "", {both, both, ""}},
-        {"qwen3_moe", "", {first, first, first}}, // its layer 1 has no experts
+        {"qwen3_moe", "", {first, first, first}}, // layer 1 has no experts
         {"llama_default", "ignore: [model.layers.0.input_layernorm]", {both, both}},
         {"llama_default",
          "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",
@@ -160,7 +160,7 @@ static void test_refused(void **state)
     }
 }
 
-/* With Linears as targets a norm would be at the end of the subgraph before its reader. */
+/* With Linears as targets, the subgraph of a Linear begins with the norm before the Linear. */
 static void test_cut(void **state)
 {
     (void)state;
@@ -203,9 +203,8 @@ static float *logits(fixture *f)
     return to;
 }
 
-/* Uses factors from 1/4 to 4 that are no powers of two: what remains is the rounding of each
- * weight, a relative error of some 1e-7. A factor that is lost, or in the wrong channel, changes
- * everything. */
+/* Folds factors from 1/4 to 4 that are not powers of two, so each weight is rounded with a relative
+ * error of about 1e-7. A factor that is missing or in the wrong channel causes a large error. */
 static void same_model(const char *model, const char *keys, int n)
 {
     fixture f;
@@ -242,9 +241,9 @@ static void test_same_model(void **state)
                "[['re:.*down_proj'], 're:.*up_proj']]",
                8);
     same_model("qwen3_moe", "", 3);
-    same_model("gemma2", "", 4);   // norms that add 1 to their weight
+    same_model("gemma2", "", 4);   // norms that add 1 to the weight
     same_model("gemma3", "", 6);
-    same_model("gpt_neox", "", 4); // norms with a bias, side by side
+    same_model("gpt_neox", "", 4); // two norms side by side, with biases
     same_model("stablelm_parallel", "", 2);
     same_model("phi3", "", 4);     // q, k, v in one Linear
     same_model("granite", "", 4);

@@ -1,5 +1,5 @@
-/* test_format.c - tests the storage formats: worked packings, the tensors of each format, and
- * stored tensors that are refused. */
+/* test_format.c - tests the storage formats: examples of packed codes, the tensors of each format,
+ * and stored tensors that are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,7 +46,8 @@ static void test_worked_packings(void **state)
     }
 }
 
-/* Returns "leaf DTYPE [shape]; ..." of a preset's format for [O, I]. */
+/* Checks the format of a preset, and its tensors for a weight [O, I], as text: "leaf DTYPE [shape];
+ * ...". */
 static void check_tensors(const char *preset, bool symmetric, const char *format, int64_t O,
                           int64_t I, const char *want)
 {
@@ -126,7 +127,7 @@ static void test_static_inputs(void **state)
                  "input_zero_point was not");
 }
 
-/* Tensors of a damaged checkpoint for a packed layer [2, 32]. */
+/* Tests the wrong tensors of a packed Linear [2, 32]. */
 static void test_bad_stored(void **state)
 {
     uint32_t words[8] = {0};
@@ -165,7 +166,7 @@ static void test_bad_stored(void **state)
     assert_fails(cx, OSH_E_FORMAT,
                  f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_scale is missing");
-    scale.dtype = OSH_F32, scale.data = scales32, data[1] = &scale; // other tools write F32
+    scale.dtype = OSH_F32, scale.data = scales32, data[1] = &scale; // other tools write F32 scales
     assert_ok(cx, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data));
     assert_int_equal(p.scale->dtype, OSH_F32);
     osh_qparams_deinit(cx, &p);

@@ -1,5 +1,5 @@
-/* test_gptq_numerics.c - tests GPTQ on Hessians that no healthy model has: it ends, reports what it
- * did, gives finite weights and codes, and the same bytes for any number of threads. */
+/* test_gptq_numerics.c - tests GPTQ on extreme Hessians: GPTQ ends, reports its fallback, returns
+ * finite weights and codes, and the same bytes for any number of threads. */
 #include "base/rng.h"
 #include "modifiers/recipe.h"
 #include "tensor/tensor.h"
@@ -44,7 +44,7 @@ static float x_of(kind k, int t, int i)
     return x;
 }
 
-/* Makes the lower triangle of X^T X. Nothing may read the part above it. */
+/* Makes the lower triangle of X^T X. The upper triangle is NaN, because GPTQ must not read it. */
 static void fill_hessian(float *h, kind k)
 {
     for (int i = 0; i < I; i++)
@@ -60,7 +60,10 @@ static void fill_hessian(float *h, kind k)
             if (k == MIXED) scale = (i < I / 2 ? 1e15 : 1e-15) * (j < I / 2 ? 1e15 : 1e-15);
             h[i * I + j] = j <= i ? (float)(sum * scale) : NAN;
         }
-    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // exceeds |x| |y|
+    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // an element that
+                                                                                // exceeds the bound
+                                                                                // of Cauchy and
+                                                                                // Schwarz
     if (k == INDEFINITE) h[7 * I + 3] = 1e4f;
     if (k == HAS_INF) h[9 * I + 9] = INFINITY;
     if (k == HAS_NAN) h[9 * I + 4] = NAN;
@@ -80,8 +83,8 @@ static const char undamped[] =
 static const char original[] =
     "s_stage: {s_modifiers: {GPTQModifier: {target: original, scheme: W4A16, targets: Linear}}}";
 
-/* Makes (X0 - X)^T X, where X0 is X with every third channel too large; method "beyond": far too
- * large. */
+/* Makes (X0 - X)^T X, where X0 is X with every third channel times 1.1. `beyond`: all elements are
+ * near the largest f32. */
 static void fill_shift(float *d, const float *h, bool beyond)
 {
     for (int i = 0; i < I; i++)
@@ -168,7 +171,7 @@ static void every_hessian_ends(void **state)
     }
 }
 
-/* A power of two in H changes only the objective, however large it is. */
+/* If H is multiplied by a power of two, only the objective changes. */
 static void scale_does_not_matter(void **state)
 {
     (void)state;
@@ -183,7 +186,7 @@ static void scale_does_not_matter(void **state)
                 down.objective == plain.objective * 0x1p-100);
     const kind others[] = {HUGE_30, TINY_30, NEAR_MAX};
     const double factor[] = {1e30, 1e-30, 2e36};
-    for (int i = 0; i < 3; i++) { // not a power of two: H is rounded again
+    for (int i = 0; i < 3; i++) { // the factor is not a power of two, so H is rounded
         run(&other, others[i], 2, "gptq");
         assert_null(other.fallback);
         assert_true(n_differ(&plain, &other) <= O * I / 200);
@@ -203,7 +206,8 @@ static void dead_columns_are_zero(void **state)
     }
 }
 
-/* Damping handles rank deficiency, and the ladder handles the rest. */
+/* The normal damping is enough for rank-deficient Hessians. For worse ones the damping is
+ * multiplied by 10 until it is enough. */
 static void deficient_ones_are_solved(void **state)
 {
     (void)state;
@@ -215,12 +219,12 @@ static void deficient_ones_are_solved(void **state)
         assert_true(n_differ(&gptq, &rtn) > 0);
         assert_null(gptq.fallback);
     }
-    run(&gptq, NEARLY, 2, "gptq"); // neither 1 nor 10 % of the mean diagonal is enough damping
+    run(&gptq, NEARLY, 2, "gptq"); // damping by 1 % and by 10 % of the mean diagonal is not enough
     assert_string_equal(gptq.fallback, "damping times 100");
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
 
-/* Ten times 0 is 0, so the ladder goes from a damping of 0 to the default and on. */
+/* A damping of 0 cannot grow by a factor of 10, so the next value is the default damping. */
 static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;
@@ -240,7 +244,7 @@ static void a_ladder_from_zero_rises(void **state)
                         "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
-/* A target that exceeds f32 is not used, and a message says so. A target shift of 0 changes
+/* A target that exceeds f32 is not used, and the fallback names the reason. A shift of 0 changes
  * nothing. */
 static void targets_are_finite(void **state)
 {
@@ -256,7 +260,7 @@ static void targets_are_finite(void **state)
     assert_int_equal(n_differ(&plain, &zero), 0);
 }
 
-/* A weight that cannot be solved is rounded to nearest, and the job names the reason. */
+/* A weight that cannot be solved is rounded to nearest, and the fallback names the reason. */
 static void hopeless_ones_are_rounded(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* test_gradients.c - tests the squares of gradients at the inputs and outputs of Linears
- * (eval/gradients.h). They agree with differences of the loss when one element is moved; they do
- * not depend on threads; the run keeps to the predicted memory; a model without gradients is
- * reported. */
+ * (eval/gradients.h). The squares must agree with differences of the loss when one element is
+ * changed, and must not depend on threads. The predicted memory must be enough. A model without
+ * gradients must be reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"
@@ -12,7 +12,7 @@
 enum { LENGTHS = 2 };
 static const int lengths[LENGTHS] = {3, 4};
 
-typedef struct job { // the parts of a survey's plan that the gradients need
+typedef struct job { // the parts of a plan that the gradients need
     tiny_model at;
     osh_options opt;
     osh_plan p;
@@ -42,7 +42,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.in.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
-    /* The first Linear that reads a value has care_in, as if candidates rounded inputs. */
+    /* Sets care_in of the first Linear that reads a value, as if a candidate scheme quantized
+     * inputs. */
     for (int i = 0; j->p.gradients && i < j->p.match.n_linears; i++) {
         osh_linear *l = &j->p.match.linears[i];
         int first = 0;
@@ -81,7 +82,7 @@ static int64_t gradients_measure(job *j, int64_t *took)
     return said;
 }
 
-typedef struct nudge { // moves element `at` of token `token` of a value
+typedef struct nudge { // changes element `at` of token `token` of a value
     int value;
     int64_t token, at;
     float by;
@@ -96,7 +97,7 @@ static osh_status move(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return OSH_OK;
 }
 
-/* Returns the sum of -log p of the next tokens of a sample, with one element moved. */
+/* Returns the sum of -log p of the next tokens of a sample, with one element changed. */
 static double loss(job *j, int sample, nudge *n)
 {
     osh_ctx *cx = j->at.cx;

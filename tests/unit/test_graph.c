@@ -82,7 +82,7 @@ static void modules_and_values(void **state)
     assert_int_equal(osh_graph_module(g, "model.layers.2"), -1);
     assert_string_equal(g->layer_class, "LlamaDecoderLayer");
 
-    /* q, k and v read one value and are next to each other */
+    /* q, k and v read one value and are neighbours */
     int first = g->modules[q].node;
     const osh_node *n = &g->nodes[first];
     assert_int_equal(n[0].in[0], n[1].in[0]);
@@ -105,8 +105,8 @@ static void modules_and_values(void **state)
     close_case(&f);
 }
 
-/* The first model has six experts in two of three layers, and an MLP in the other. The second model
- * has 40 experts in every second layer. */
+/* The first model has six experts in two of its three layers, and an MLP in the third. The second
+ * model has 40 experts in every second layer. */
 static void experts_of_sparse_layers(void **state)
 {
     fixture f;
@@ -181,9 +181,10 @@ static void defaults_of_the_classes(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    set_config(&f, "head_dim", cJSON_CreateNull());  // default: hidden_size / num_attention_heads
-    set_config(&f, "rms_norm_eps", NULL);            // default: 1e-6
-    set_config(&f, "max_position_embeddings", NULL); // default: 2048
+    set_config(&f, "head_dim", cJSON_CreateNull());  // the default is hidden_size /
+                                                     // num_attention_heads
+    set_config(&f, "rms_norm_eps", NULL);            // the default is 1e-6
+    set_config(&f, "max_position_embeddings", NULL); // the default is 2048
     set_config(&f, "hidden_act", NULL);
     tiny_check(f.cx, graph_build(&f));
     const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
@@ -322,8 +323,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // these commands need an untied head, so they report that it is
-                                    // missing
+    open_case(&f, "llama_default"); // without lm_head.weight the graph has no head, and jobs that
+                                    // need logits report an error
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     tiny_check(f.cx, graph_build(&f));
     assert_true(f.g->headless);
@@ -331,8 +332,7 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "has no lm_head.weight"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // config.json does not have the key, so a missing head means
-                                    // that it is tied
+    open_case(&f, "llama_default"); // without the key, a missing head means that the head is tied
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     set_config(&f, "tie_word_embeddings", NULL);
     tiny_check(f.cx, graph_build(&f));
@@ -392,7 +392,7 @@ static void broken_templates(void **state)
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
         {"model.layers.{i}", "model.layers", "{i}"},
-        /* the text is also the end of a name in the layer */
+        /* the text to replace also occurs at the end of a name */
         {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"},
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
@@ -427,8 +427,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* Values of the Mamba 2 scan are F32 up to the norm, as are its residuals. An op that wants the
- * compute dtype there is refused. */
+/* The values of the Mamba 2 scan are F32 up to the norm, and so are the residuals. An op that needs
+ * the compute dtype as its input is refused in between. */
 static void values_in_f32(void **state)
 {
     fixture f;
@@ -480,7 +480,7 @@ static void knows_architectures(void **state)
     osh_ctx_free(cx);
 }
 
-/* Fails allocation `first` and each `step`th after it, until none fails. */
+/* Makes allocation `first` fail, then `first + step`, and so on, until no allocation fails. */
 static void out_of_memory_of(const char *name, int64_t first, int64_t step)
 {
     fixture f;
@@ -495,7 +495,7 @@ static void out_of_memory_of(const char *name, int64_t first, int64_t step)
         osh_error_clear(f.cx);
         osh_mem_fail_after(f.cx, n += step);
         rc = osh_graph_new(f.cx, &f.g, f.ck, NULL);
-        if (!rc) { // adds the original model
+        if (!rc) { // adds the nodes of the original model
             static int moved[512];
             static bool changed[512];
             assert_true(f.g->n_nodes <= 512);
@@ -520,7 +520,8 @@ static void out_of_memory_of(const char *name, int64_t first, int64_t step)
 static void out_of_memory(void **state)
 {
     (void)state;
-    /* The three share most of their allocations. Release fails each of them. */
+    /* Most allocations occur in all three models. With sanitizers only every third allocation
+     * fails. */
     int64_t step = SANITIZED ? 3 : 1;
     out_of_memory_of("qwen3_layer_types", 1, step);
     out_of_memory_of("qwen3_moe", SANITIZED ? 2 : 1, step);

@@ -1,4 +1,4 @@
-/* test_hf_config.c - tests config.json: the values that transformers reads from the same file, and
+/* test_hf_config.c - tests config.json: its values must equal those that transformers reads; and
  * errors. */
 #include <math.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ static void check_text(fixture *f, osh_status rc, const char *text, const char *
     osh_error_clear(f->cx);
 }
 
-/* Returns a member of rope_parameters, or dflt. 0 counts as absent if transformers writes "x or
- * dflt". */
+/* Returns the number `key` of rope_parameters, or dflt if it is absent. Where transformers' code is
+ * "x or dflt", 0 counts as absent. */
 static double want_num(const cJSON *rope, const char *key, double dflt)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(rope, key);
@@ -105,7 +105,8 @@ static void test_fields(void **state)
                      " \"compression_config\": {\"q\": 1}}");
     assert_string_equal(c->architecture, "MambaForCausalLM");
     assert_true(c->tie_word_embeddings &&
-                !c->has_tie_word_embeddings); // unknown family: transformers 4
+                !c->has_tie_word_embeddings); // for an unknown family the rule of transformers 4
+                                              // applies
     assert_int_equal(c->rope.max_position_embeddings, 0);
     assert_int_equal(c->dtype, OSH_DTYPE_NONE);
     assert_non_null(c->quantization_config);
@@ -137,7 +138,7 @@ static void test_fields(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
-/* The graph must refuse these, and a recipe without data must accept them. */
+/* Unknown kinds of rope: a graph must refuse them, and a recipe without data must accept them. */
 static void test_rope_unknown(void **state)
 {
     static const struct {
@@ -202,11 +203,12 @@ static void test_rope_unknown(void **state)
     osh_hf_config_close(f->cx, c);
     c = open_text(f,
                   "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
-    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is not a layer type
+    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object that is not the rope of a
+                                                          // layer type is ignored
     osh_hf_config_close(f->cx, c);
 }
 
-/* Tests older names of the keys, defaults of families, and the own rope of sliding layers. */
+/* Tests older names of keys, defaults of families, and a separate rope for sliding layers. */
 static void test_rope_of_families(void **state)
 {
     fixture *f = *state;
@@ -289,7 +291,8 @@ static void check_edit(fixture *f, const char *text, bool untie, const char *wan
     osh_hf_config_close(f->cx, c);
 }
 
-/* All bytes that are not ours stay: order, spaces and spelling of numbers. */
+/* Adds quantization_config to a config.json. All other bytes stay: order, spaces and spelling of
+ * numbers. */
 static void test_with_quantization(void **state)
 {
     fixture *f = *state;

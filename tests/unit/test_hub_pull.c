@@ -1,4 +1,5 @@
-/* test_hub_pull.c - checks the parts of a pull: hashes, addresses, headers, the list of files. */
+/* test_hub_pull.c - tests the parts of a download: hashes, addresses, headers, the list of
+ * files. */
 #include "dir_fixture.h"
 #include "hub/pull.h"
 #include "hub/ranges.h"
@@ -23,7 +24,7 @@ static void test_sha(void **state)
 {
     fixture *f = *state;
     static const struct { int n; const char *text, *sha1, *sha256; } rows[] = {
-        // text n times
+        // `text`, repeated n times, and its hashes
         {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
         {1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d",
@@ -58,8 +59,8 @@ static void test_sha(void **state)
     assert_true(torture(sha_once, NULL) >= 1);
 }
 
-/* Threads take and fill parts in any order, and the run ends at any point: each byte is asked for
- * exactly once. */
+/* Threads take and fill ranges of a file in any order, and the process is killed at any point. Each
+ * byte must be requested exactly once. */
 static void test_ranges(void **state)
 {
     (void)state;
@@ -84,7 +85,7 @@ static void test_ranges(void **state)
             if (p->at == p->end) p->busy = false, busy[who] = busy[--at_work];
             assert_int_equal(osh_ranges_done(&r), came);
             if ((seed >> 40) % 32) continue;
-            /* The run is killed and started again. */
+            /* The process is killed and started again. */
             assert_int_equal(osh_ranges_write(text, &r), OSH_RANGES_BYTES);
             assert_true(osh_ranges_read(&r, text, sizeof text, n));
             assert_int_equal(osh_ranges_done(&r), came);
@@ -164,7 +165,7 @@ static void test_headers(void **state)
     osh_http_header(&r, "Error", &n);
     assert_int_equal(n, 0);
     osh_http_reply_deinit(f->cx, &r);
-    osh_http_header(&r, "Error", &n); // a reply without an answer
+    osh_http_header(&r, "Error", &n); // the reply is empty now
     assert_int_equal(n, 0);
     assert_int_equal(wait_of(f->cx, "Retry-After: 7\r\n"), 8);
     assert_int_equal(wait_of(f->cx, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n"), -1);
@@ -209,10 +210,10 @@ static void test_tree(void **state)
     assert_ok(f->cx, tree_read(f->cx, &t, LIST));
     assert_string_equal(osh_hub_tree_find(&t, "additional_chat_templates/b.jinja")->etag, SHA1);
     assert_string_equal(osh_hub_tree_find(&t, "x/w.safetensors")->etag,
-                        SHA256); // not the hash of the pointer file
+                        SHA256); // the hash of the file, not of the LFS pointer
     assert_int_equal(osh_hub_tree_find(&t, "x/w.safetensors")->n_bytes, 5000000000);
     assert_null(osh_hub_tree_find(&t, "a"));
-    assert_null(osh_hub_tree_find(&t, "x/w.bin")); // this file belongs to no pull
+    assert_null(osh_hub_tree_find(&t, "x/w.bin")); // a .bin file, which is not downloaded
     assert_true(t.has_pickles);
     osh_hub_tree_deinit(f->cx, &t);
     assert_true(torture(read_once, LIST) > 2);
@@ -263,7 +264,7 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Reads the rows of a page as lines; *n is their number. */
+/* Reads the rows of a reply as lines. Sets *n to their number. */
 static osh_status rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, osh_hub_page page,
                             const osh_hub_rows *rows, const char *text)
 {

@@ -64,8 +64,8 @@ static void test_messages_name_construct_and_line(void **state)
     refuses(cx, OSH_E_FORMAT, "x\n{#", "line 2: a comment '{#' without '#}'");
 }
 
-/* Each expression reads 1 MB or 20000 items and is rendered 100000 times: most of them would take
- * minutes if bytes did not count as steps. */
+/* Each expression reads 1 MB or 20000 items, and is rendered 100000 times. If bytes did not count
+ * as steps, most expressions would take minutes. */
 static void test_steps_count_bytes(void **state)
 {
     osh_ctx *cx = *state;
@@ -191,7 +191,7 @@ static void test_last_place_of_a_part(void **state)
           "['a', ''] 3 -1", (osh_jinja_vars){0});
 }
 
-/* An index in the path of an attribute ends with the path, whatever bytes follow it in memory. */
+/* A number at the end of an attribute path ends with the path, even if digits follow in memory. */
 static void test_index_in_a_path_ends_with_it(void **state)
 {
     osh_ctx *cx = *state;
@@ -287,7 +287,8 @@ static void test_where_the_template_is(void **state)
     place p = place_new();
     static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}";
 
-    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // LLM Compressor's template, without a token
+    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // the default template of LLM Compressor,
+                                                    // without eos_token
     file_put(&p, "tokenizer_config.json",
              "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
     file_put(&p, "special_tokens_map.json",
@@ -367,7 +368,7 @@ static void load(osh_ctx *cx, osh_dataset *d, const place *p, const char *file,
     osh_tokenizer_close(cx, tok);
 }
 
-/* Checks that sample i is this text, as the tokenizer splits it without special tokens. */
+/* Checks that sample i has the ids of `text`, encoded without special tokens. */
 static void check_sample(osh_ctx *cx, const osh_dataset *d, int64_t i, const char *text)
 {
     osh_tokenizer *tok = NULL;
@@ -398,7 +399,7 @@ static void test_rows_of_conversations(void **state)
     load(cx, &d, &p, "rows.jsonl",
          (osh_dataset_options){
              .model_dir = MODEL, .shuffle = true, .max_seq_length = 4, .text_column = "messages"});
-    assert_int_equal(d.offsets[2], 8); // the row is cut
+    assert_int_equal(d.offsets[2], 8); // the row is cut to 8 tokens
     osh_dataset_deinit(cx, &d);
     place_drop(&p);
 }

@@ -1,5 +1,5 @@
-/* test_journal.c - tests that records are read as they were written, and that a cut tail or any
- * changed byte ends the journal at the record before. */
+/* test_journal.c - tests that records are read as they were written. After a cut or a changed byte,
+ * the journal ends with the last complete record. */
 #include "base/file.h"
 #include "io/journal.h"
 #include "torture.h"
@@ -38,7 +38,7 @@ static osh_journal *open_it(int64_t want)
     return j;
 }
 
-/* Writes records of 0, 1, 2, ... bytes; returns the end of each. */
+/* Writes n records of 0, 1, 2, ... bytes. Sets ends[i] to the end of record i in the file. */
 static void write_some(int n, int64_t *ends)
 {
     osh_journal *j = open_it(0);
@@ -96,7 +96,7 @@ static void ends_at_the_last_good_record(void **state)
     write_some(N, ends);
     assert_ok(cx, osh_file_read_all(cx, &whole, &n, path, 0));
     assert_int_equal(n, ends[N - 1]);
-    for (size_t cut = 0; cut <= n; cut++) { // cuts at every byte
+    for (size_t cut = 0; cut <= n; cut++) { // the file is cut at every byte
         int good = 0;
         while (good < N && ends[good] <= (int64_t)cut) good++;
         put_bytes(whole, cut);
@@ -104,7 +104,7 @@ static void ends_at_the_last_good_record(void **state)
         check_some(j, good);
         osh_journal_close(cx, j);
     }
-    for (size_t at = 0; at < n; at++) { // changes every byte, then appends a record
+    for (size_t at = 0; at < n; at++) { // every byte is changed in turn, then a record is appended
         int good = 0;
         while (good < N && ends[good] <= (int64_t)at) good++;
         if (at < 8) good = 0;
@@ -124,8 +124,8 @@ static void ends_at_the_last_good_record(void **state)
     osh_free(cx, whole);
 }
 
-/* A record is bound to the one before it: the second record of this file is refused as the first of
- * another. */
+/* A record depends on the record before it. So the second record of a file is not accepted as the
+ * first record of another file. */
 static void records_do_not_move(void **state)
 {
     int64_t ends[3];

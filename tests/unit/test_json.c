@@ -30,7 +30,7 @@ static void test_accepts(void **state)
     static const char *const good[] = {
         "{}", "[]", " null ", "true", "\"\"", "-0", "0.5e+3", "1E5", "[[],{}]",
         "{\"a\":[1,{\"b\":null}],\"c\":\"\\u00e9\\ud83d\\ude00\\n\"}\r\n\t",
-        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // equal keys in two objects
+        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // equal keys, but in two objects
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) cJSON_Delete(parse(cx, good[i]));
 }
@@ -95,7 +95,8 @@ static void test_nul(void **state)
     refuse_n(cx, "\0{}", 3, "no JSON value");
     assert_ok(cx, osh_json_parse(cx, &o, text, sizeof text - 1, "x.json", OSH_JSON_NUL));
     assert_string_equal(o->child->string, "a\xc0\x80" "b");
-    assert_string_equal(o->child->valuestring, "\\u0000"); // an escaped backslash, no NUL
+    assert_string_equal(o->child->valuestring, "\\u0000"); // an escaped backslash, which is not a
+                                                           // NUL
     assert_string_equal(o->child->next->valuestring, "x\xc0\x80\"");
     cJSON_Delete(o);
 }
@@ -141,7 +142,7 @@ static void test_duplicate_keys(void **state)
     refuse(cx, "{\"a\": 1, \"b\": 2, \"a\": 3}", "x.json: the key 'a' occurs twice");
     refuse(cx, "{\"a\": 1, \"\\u0061\": 3}", "the key 'a' occurs twice");
     refuse(cx, "[0, {\"x\": [{\"k\": 1, \"k\": 1}]}]", "the key 'k' occurs twice");
-    for (int i = 0; i < 40; i++) // enough keys for hashing
+    for (int i = 0; i < 40; i++) // enough keys for a hash table
         sprintf(many + strlen(many), "%s\"key%d\": %d", i ? "," : "", i == 39 ? 5 : i, i);
     refuse(cx, strcat(many, "}"), "the key 'key5' occurs twice");
 }
@@ -312,7 +313,7 @@ static void test_read(void **state)
     assert_ok(cx, osh_json_int(cx, &i, o, "a", path));
     assert_int_equal(i, 5);
     cJSON_Delete(o);
-    assert_true(osh_json_read(cx, &o, path, 7, 0) < 0); // larger than the limit
+    assert_true(osh_json_read(cx, &o, path, 7, 0) < 0); // the file is larger than the limit
     osh_error_clear(cx);
     assert_ok(cx, osh_file_write_all(cx, path, "{", 1));
     assert_fails(cx, OSH_E_FORMAT, path, osh_json_read(cx, &o, path, 100, 0));
@@ -321,8 +322,8 @@ static void test_read(void **state)
 }
 
 typedef struct listed {
-    cJSON *items; // own: an array
-    int left;     // number of items until the callback fails
+    cJSON *items; // own: an array of the items
+    int left;     // number of items before the callback fails
 } listed;
 
 static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
@@ -335,8 +336,8 @@ static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
 
 static const osh_json_taken some_lists[] = {{"t", keep_item}, {"skipped", NULL}, {NULL, NULL}};
 
-/* Reading lists gives the same as reading the whole text: the items of "t", the rest with null for
- * the lists, and the same refusals. */
+/* Reads the list "t" of a file item by item. The items and the rest, which has null for the list,
+ * must equal those of a parse of the whole text. Invalid texts must be refused alike. */
 static void reads_lists(osh_ctx *cx, const char *path, const char *text, const char *wanted_rest)
 {
     cJSON *whole = NULL, *rest = NULL, *wanted = NULL;
@@ -433,7 +434,7 @@ static void test_each_member(void **state)
         {"{\"\":[]}", "0/1 =[];", NULL},
         {"{\"a\":1,\"stop\":2,\"b\":3}", "0/3 a=1;1/3 stop=2;", "that is enough"},
         {"{\"a\":1,\"b\":{\"x\":1,\"x\":2}}", "0/2 a=1;", "'x' occurs twice"},
-        {"{\"a\":1,\"b\":}", "", "what: "}, // an invalid text gives no member
+        {"{\"a\":1,\"b\":}", "", "what: "}, // an invalid text passes no member to the callback
         {"{\"a\":1} x", "", "what: "},
         {"[1]", "", "what: holds no JSON object"},
         {"", "", "what: holds no JSON object"},
@@ -455,7 +456,8 @@ static void test_each_member(void **state)
     osh_ctx_free(cx);
 }
 
-/* Items, keys and the rest cross the ends of the pieces that are read, at every distance. */
+/* The ends of the pieces in which a file is read fall on every position of items, keys and the
+ * rest. */
 static void test_long_lists(void **state)
 {
     osh_ctx *cx = *state;

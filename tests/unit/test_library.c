@@ -1,4 +1,4 @@
-/* test_library.c - tests include/oneshot.h: refusals, callbacks, and several jobs in a context. */
+/* test_library.c - tests include/oneshot.h: errors, callbacks, and several jobs in a context. */
 #include "oneshot.h"
 
 #include <stdio.h>
@@ -69,14 +69,14 @@ static void test_options(void **state)
     assert_int_equal(oneshot_new(&o, NULL), ONESHOT_OK);
     assert_string_equal(oneshot_error(o), "");
     oneshot_free(o);
-    /* Options of a header with one more member, which is first zero and then not. */
+    /* Options of a newer header with one more member, which is first 0 and then not. */
     newer.o.size = sizeof newer;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_OK);
     oneshot_free(o);
     newer.more = 1;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_E_USAGE);
     assert_null(o);
-    /* Options of an older header: later members are not read. */
+    /* Options of an older header: members from on_log on are not read. */
     opt.size = offsetof(oneshot_options, on_log);
     opt.on_log = (void (*)(void *, int, const char *))(intptr_t)1;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_OK);
@@ -94,7 +94,7 @@ static void test_options(void **state)
     oneshot_free(NULL);
 }
 
-/* Checks that the job fails with code and oneshot_error contains part. */
+/* Checks that the job fails with `code`, and that oneshot_error contains `part`. */
 #define assert_refused(s, code, call, part)                                                        \
     do {                                                                                           \
         assert_int_equal((call), (code));                                                          \
@@ -124,7 +124,8 @@ static void test_refused(void **state)
                    "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
-                   "--model is not given"); // `streaming` itself was accepted
+                   "--model is not given"); // `streaming` is accepted, so the error is a missing
+                                            // model
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "unknown option 'streaming'");
@@ -152,7 +153,7 @@ static void test_jobs(void **state)
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
     assert_true(s->n_progress > 10 && s->last_fraction > 0.9);
-    assert_int_equal(s->n_log, 0); // no warnings
+    assert_int_equal(s->n_log, 0); // there are no warnings
     s->text[0] = 0;
     assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}),
                      ONESHOT_OK);
@@ -164,7 +165,7 @@ static void test_jobs(void **state)
                                                              {0}}),
                      ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // before a job: ends that job and not the next
+    oneshot_interrupt(s->o); // called before a job: ends that job, but not the next
     assert_int_equal(
         oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
         ONESHOT_E_INTERRUPTED);
@@ -204,7 +205,7 @@ static void test_warning(void **state)
     assert_non_null(strstr(s->log, "ignore nobody"));
 }
 
-/* A context or a name that is NULL is no crash. */
+/* Functions accept a context or a name that is NULL. */
 static void test_null(void **state)
 {
     seen *s = *state;

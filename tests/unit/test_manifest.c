@@ -1,5 +1,5 @@
-/* test_manifest.c - every tensor of a source has one fate: quantized or copied. A plan that loses a
- * tensor, or has two fates for it, is refused. */
+/* test_manifest.c - tests that every tensor of a source is either quantized or copied. A plan in
+ * which a tensor has no fate, or two fates, is refused. */
 #include "plan/plan.h"
 #include "rewrite/manifest.h"
 #include "torture.h"
@@ -13,7 +13,8 @@ typedef struct fixture {
     osh_plan plan;
 } fixture;
 
-/* q.weight becomes q.weight_packed and q.weight_scale; norm.weight and mtp.fc.weight are copied. */
+/* Makes a plan: q.weight becomes q.weight_packed and q.weight_scale; norm.weight and mtp.fc.weight
+ * are copied. */
 static void fixture_make(fixture *f)
 {
     static char *const names[] = {"q.weight", "norm.weight", "mtp.fc.weight"};
@@ -49,23 +50,23 @@ static void one_fate_each(void **state)
     assert_int_equal(fate[2], OSH_FATE_COPIED);
     osh_free(cx, fate);
 
-    f.plan.manifest.n_out = 3; // mtp.fc.weight is lost
+    f.plan.manifest.n_out = 3; // mtp.fc.weight has no fate
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "mtp.fc.weight is neither quantized nor");
     fixture_make(&f);
-    f.plan.match.n_linears = 0; // q.weight is lost
+    f.plan.match.n_linears = 0; // q.weight has no fate
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "q.weight is neither");
     fixture_make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
-    f.plan.manifest.n_out = 5; // q.weight is copied beside its codes
+    f.plan.manifest.n_out = 5; // q.weight is quantized and copied
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "q.weight would be both");
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
 
-/* A tied head that is quantized does not replace its embedding. An untied head is a second copy. */
+/* If a tied head is quantized, the embedding is still copied. An untied head is a second tensor. */
 static void tied_heads(void **state)
 {
     osh_ctx *cx = NULL;

@@ -23,17 +23,19 @@ static void test_kinds(void **state)
 {
     osh_ctx *cx = *state;
     assert_int_equal(find(cx, LIST(Q_PROJ), Q_PROJ, "Linear"), 0);
-    assert_int_equal(find(cx, LIST("q_proj"), Q_PROJ, "Linear"), -1); // no suffix matching
+    assert_int_equal(find(cx, LIST("q_proj"), Q_PROJ, "Linear"), -1); // a target does not match the
+                                                                      // end of a name
     assert_int_equal(find(cx, LIST("model.layers.3"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("re:.*q_proj"), Q_PROJ, "Linear"), 0);
-    assert_int_equal(find(cx, LIST("re:q_proj"), Q_PROJ, "Linear"), -1); // re.match, not re.search
+    assert_int_equal(find(cx, LIST("re:q_proj"), Q_PROJ, "Linear"), -1); // re.match is used, not
+                                                                         // re.search
     assert_int_equal(find(cx, LIST("re:model\\.layers\\.3"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linea"), Q_PROJ, "Linear"), -1);
     /* A regex never matches a class. */
     assert_int_equal(find(cx, LIST("re:Linear"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, NULL), -1);
-    assert_int_equal(find(cx, LIST(NULL), Q_PROJ, "Linear"), -1); // no targets at all
+    assert_int_equal(find(cx, LIST(NULL), Q_PROJ, "Linear"), -1); // an empty list of targets
 }
 
 static void test_precedence(void **state)
@@ -42,7 +44,7 @@ static void test_precedence(void **state)
     assert_int_equal(find(cx, LIST("Linear", "re:.*", Q_PROJ), Q_PROJ, "Linear"), 2);
     assert_int_equal(find(cx, LIST("Linear", "re:.*"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*", "Linear"), "lm_head", "Linear"), 0);
-    /* Within a kind the order is that of the strings, not that of the list. */
+    /* Targets of one kind are tried in the order of their strings, not in the order of the list. */
     assert_int_equal(find(cx, LIST("re:.*q_proj", "re:.*proj"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*proj", "re:.*q_proj"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("re:model", "re:.*proj", "re:.*q"), Q_PROJ, "Linear"), 1);
@@ -92,7 +94,7 @@ static void test_bad_regex(void **state)
     assert_null(m);
 }
 
-/* Patterns that PCRE2 compiles, and that Python's re refuses or reads in another way. */
+/* Tests patterns that PCRE2 compiles, but that Python's re refuses or reads in another way. */
 static void test_not_python(void **state)
 {
     static const char *const no[] = {

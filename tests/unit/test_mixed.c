@@ -1,5 +1,5 @@
-/* test_mixed.c - tests the choice of bits: it is within the limit, no worse than the bound, and
- * equal or near to the best choice of a small problem. */
+/* test_mixed.c - tests the choice of bits: the choice is within the limit, no worse than the bound,
+ * and equal or near to the best choice of a small problem. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -21,11 +21,11 @@ static osh_mixed *mixed_make(osh_ctx *cx, uint64_t seed)
         m->n_weights += x->n_weights;
         for (int k = 0; k < CANDIDATES; k++) {
             x->bits[k] = 2 + k, x->bytes[k] = (int64_t)size * (2 + k);
-            /* Some factors exceed 1. */
+            /* Some of these factors exceed 1, so more bits may have a larger loss. */
             worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20);
             x->loss[k] = worth;
         }
-        if (seed % 2) { // candidates of several formats: bytes do not rise
+        if (seed % 2) { // candidates of several formats: more bits need not take more bytes
             int64_t bytes = x->bytes[1];
             double loss = x->loss[1];
             x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes,
@@ -35,7 +35,7 @@ static osh_mixed *mixed_make(osh_ctx *cx, uint64_t seed)
     return m;
 }
 
-/* Returns the least loss within the limit, from all choices. */
+/* Returns the least loss of all choices within the limit, by trying all of them. */
 static double best_of_all(const osh_mixed *m, int64_t limit)
 {
     double best = 1e300;
@@ -76,8 +76,7 @@ static void test_against_all(void **state)
     if (n_best < n * 3 / 4) fail_msg("the best choice in %d of %d", n_best, n);
 }
 
-/* Two units have the same size, but each byte lowers the loss of the first unit ten times as
- * much. */
+/* Two units have the same size, but a byte for the first unit lowers the loss ten times as much. */
 static void test_known(void **state)
 {
     osh_ctx *cx = *state;
@@ -87,7 +86,7 @@ static void test_known(void **state)
         for (int k = 0; k < CANDIDATES; k++)
             m->units[u].bytes[k] = 100 * (2 + k),
             m->units[u].loss[k] = (u ? 1 : 10) * (double)(1 << (2 * (3 - k)));
-    assert_ok(cx, osh_mixed_choose(cx, m, 700)); // 3.5 bits on average
+    assert_ok(cx, osh_mixed_choose(cx, m, 700)); // the limit is 3.5 bits on average
     assert_int_equal(m->units[0].chosen, 2);
     assert_int_equal(m->units[1].chosen, 1);
     assert_true(m->loss == 40 + 16 && m->bound == m->loss);
@@ -117,7 +116,7 @@ static void test_weighed(void **state)
     assert_true(m->units[0].loss[2] == before * 0.125 && m->units[0].effect == 0.5);
     for (int k = 0; k < CANDIDATES; k++) assert_true(m->units[2].loss[k] == 0);
     assert_ok(cx, osh_mixed_choose(cx, m, 1 << 20));
-    assert_int_equal(m->units[2].chosen, 0); // a unit without effect takes the smallest size
+    assert_int_equal(m->units[2].chosen, 0); // a unit with effect 0 gets the smallest candidate
     osh_mixed_free(cx, m);
 }
 

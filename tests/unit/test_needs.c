@@ -1,11 +1,11 @@
 /* test_needs.c - compares the bytes that a modifier predicts for compress (`needs`, which the plan
  * asks) with the bytes that compress takes.
  *
- * It tries every modifier of the table, and the survey in its place, with weights of all
- * strategies, one Linear and three, one thread and three, results that are taken and results that
- * stay. A prediction is never too small, and at most 1.15 times the bytes taken. If each Linear has
- * a thread of its own, it is chance how many are solved at the same time. Then the prediction is at
- * most 1.15 times the bytes of as many single Linears as there are threads. */
+ * Every modifier is tried, and also the survey, with weights of all strategies, with one and three
+ * Linears, with one and three threads, and with results that are freed at once or kept. A
+ * prediction must never be too small, and must be at most 1.15 times the used bytes. If each Linear
+ * has a thread of its own, the number of Linears that are solved at the same time varies. Then the
+ * prediction must be at most 1.15 times the bytes of one Linear times the number of threads. */
 #include "plain.h"
 #include "torture.h"
 
@@ -17,16 +17,17 @@
 
 enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
-/* With few rows the memory of a column is the largest part. */
+/* rows of each Linear; with few rows, the memory for a column is the largest part */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
-/* X^T X of random rows, and X^T Y */
+/* X^T X of random rows, and X^T Y [I, I] */
 static float square[2][I * I];
 
 typedef struct trial {
     const osh_modifier *m;
     int n, n_threads, shape; // `shape` is an index into `rows`
-    bool stays, keep_w, both; // results stay; weights stay; a target of its own
-    bool apart;               // true if there are enough Linears for one thread each
+    bool stays, keep_w, both; // stays: results are kept; keep_w: weights are kept; both: the target
+                              // is 'original'
+    bool apart;               // true if there are enough Linears to give each thread one
 } trial;
 
 static osh_status job_take(osh_ctx *cx, osh_linear_job *j)
@@ -88,8 +89,8 @@ static void trial_check(const trial *t, const char *text, size_t said, size_t to
              took, with, said);
 }
 
-/* Returns the bytes that compress takes. Sets *said to the predicted bytes and *result to the bytes
- * of the first Linear's result. */
+/* Returns the bytes that compress uses. Sets *said to the predicted bytes, and *result to the bytes
+ * of the result of the first Linear. */
 static size_t trial_measure(const trial *t, size_t *said, size_t *result)
 {
     osh_ctx *cx = NULL;
@@ -128,7 +129,8 @@ static void trial_try(const trial *t, const char *text)
     trial_check(t, text, said, took, took);
 }
 
-/* Tries twelve Linears; a Linear of 160 rows takes most. */
+/* Tries twelve Linears with a thread for each. One Linear of 160 rows is measured for
+ * comparison. */
 static void try_apart(const osh_modifier *m, int n_threads, bool stays, const char *text)
 {
     bool both = strstr(text, "original") != NULL;
@@ -152,7 +154,7 @@ static bool try_text(const char *text, bool survey)
     osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
     if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
     for (int way = 0; !rc && way < 16; way++) {
-        /* These four ways have each value of each choice. */
+        /* With sanitizers only four ways are tried, in which each choice has each value. */
         if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
         trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1,
                    .shape = way >> 2 == 3, .stays = way >> 2 == 1, .keep_w = way >> 2 == 2,
@@ -177,7 +179,7 @@ static const char *const weights[] = {
     "num_bits: 4, group_size: 64, observer: memoryless_mse",
     "num_bits: 8, type: float, strategy: channel",
 };
-/* Keys before the groups, so that steps are few or need more memory than the default. */
+/* Keys for the modifier, which make the steps few, or need more memory than the defaults. */
 static const struct { const char *name, *keys; } more[] = {
     {"GPTQModifier", "actorder: weight, "},
     {"GPTQModifier", "block_size: 64, "},
@@ -204,7 +206,8 @@ static bool try_keys(const osh_modifier_type *type, const char *keys)
             snprintf(text, sizeof text,
                      "s_stage: {s_modifiers: {%s: {%sconfig_groups: {g: {%s, weights: {%s}}}}}}",
                      type->name, keys, "targets: [Linear]", weights[i]);
-        /* A sanitizer looks at three of the weights for keys that have nothing to do with them. */
+        /* With sanitizers, only every third weight is tried with keys that do not depend on
+         * weights. */
         if (SANITIZED && *keys && i % 3) continue;
         any |= try_text(text, false);
         if (!prunes && !*keys && strstr(weights[i], "type: float") == NULL) try_text(text, true);

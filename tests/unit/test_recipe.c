@@ -37,7 +37,7 @@ static osh_recipe *parse(const char *text)
     return r;
 }
 
-/* Makes a recipe of one modifier with one group "g" for Linear; args: the keys of weights. */
+/* Parses a recipe with one modifier and one group "g" for Linear. args: the keys of `weights`. */
 static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
 {
     char text[1024];
@@ -48,7 +48,7 @@ static osh_recipe *parse_weights(const char *modifier, const char *more, const c
     return parse(text);
 }
 
-/* A written recipe is read with the same names, even if YAML would read them as something else
+/* Names in a written recipe are read as the same names, even if YAML reads them as another type
  * without quotes. */
 static void test_names_are_written_as_they_are_read(void **state)
 {
@@ -158,7 +158,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        /* Other tests have recipes of these modifiers. */
+        /* Modifiers that do not quantize have tests of their own. */
         if (!osh_modifier_quantizes(&(osh_modifier){.type = osh_modifier_at(i)})) continue;
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
@@ -214,7 +214,8 @@ static void test_transforms(void **state)
     }
 }
 
-/* A pruner has its own targets, and may be alone or before a quantizer. */
+/* A modifier that prunes has its own targets, and may be alone or before a modifier that
+ * quantizes. */
 static void test_pruners(void **state)
 {
     (void)state;
@@ -247,7 +248,7 @@ static void test_pruners(void **state)
             assert_int_equal(m->schemes[0].targets.n, 2);
             assert_false(m->schemes[0].weights.present);
             assert_int_equal(m->ignore.n, 1);
-            /* The pruner did not inherit the schemes. */
+            /* The modifier that prunes has no schemes. */
             if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1);
             osh_recipe_free(cx, r);
         }
@@ -289,8 +290,8 @@ static void test_values(void **state)
     }
 }
 
-/* If the scheme has no actorder it is static; with GPTQModifier.actorder null there is none. Two
- * values must be the same. */
+/* The default of actorder is static; `actorder: null` in GPTQModifier means none. If the scheme and
+ * the modifier both set it, the values must be equal. */
 static void test_actorder(void **state)
 {
     (void)state;
@@ -312,7 +313,8 @@ static void test_actorder(void **state)
     }
 }
 
-/* A quality comes from the key of a modifier, or from the default for modifiers without the key. */
+/* The quality of a modifier is its key `quality`, or the level for all modifiers if the key is
+ * absent. */
 static void test_levels(void **state)
 {
     (void)state;
@@ -415,7 +417,8 @@ static void test_scheme_and_observers(void **state)
     assert_int_equal(m->n_schemes, 2);
     assert_string_equal(m->schemes[0].group_name, "group_0");
     assert_string_equal(m->schemes[0].inputs.observer, "static_minmax");
-    assert_string_equal(m->schemes[1].inputs.observer, ""); // dynamic
+    assert_string_equal(m->schemes[1].inputs.observer, ""); // inputs that are quantized dynamically
+                                                            // have no observer
     assert_string_equal(m->schemes[1].weights.observer, "minmax");
     assert_ok(cx, osh_modifier_match(cx, &scheme, &r->modifiers[0], "model.layers.0.mlp.down_proj",
                                      "Linear"));
@@ -576,8 +579,8 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
-/* An option or an argument whose name says that it is a path has a use in its table. The checks
- * follow from it. */
+/* An option whose name says that it is a path must have a use (read, write, ...) in its table, from
+ * which the checks of paths follow. */
 static void test_paths(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ static void hear(void *user, osh_log_level level, const char *text)
     h->n += (size_t)snprintf(h->text + h->n, sizeof h->text - h->n, "%s\n", text);
 }
 
-/* Plans a recipe; *said gets the error or the log messages. */
+/* Plans a recipe. Sets *said to the error or the log messages. */
 static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
 {
     osh_options opt = {0};
@@ -115,7 +115,7 @@ static void test_outcomes(void **state)
 static void test_every_key(void **state)
 {
     static const char *const keys[] = {
-        // LLM Compressor 0.14, compressed-tensors 0.19
+        // keys and arguments of LLM Compressor 0.14 and compressed-tensors 0.19
         "config_groups",
         "targets",
         "ignore",

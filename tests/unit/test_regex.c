@@ -58,7 +58,7 @@ static void test_match_is_anchored_at_the_start_only(void **state)
     assert_false(matches(cx, "layers", "model.layers.0.mlp"));
     assert_true(matches(cx, ".*layers", "model.layers.0.mlp"));
     assert_false(matches(cx, ".*layers$", "model.layers.0.mlp"));
-    assert_true(matches(cx, "a|model", "model")); // every branch is anchored
+    assert_true(matches(cx, "a|model", "model")); // every alternative is anchored at the start
     assert_false(matches(cx, "a|odel", "model"));
     assert_true(matches(cx, "(?P<layer>m)odel", "model")); // Python's spelling of a named group
 }
@@ -66,11 +66,12 @@ static void test_match_is_anchored_at_the_start_only(void **state)
 static void test_unicode(void **state)
 {
     osh_ctx *cx = *state;
-    /* UCP: an accented letter is a word character. */
+    /* With UCP, an accented letter is a word character. */
     assert_true(matches(cx, "\\w+$", "h\xc3\xa9llo"));
-    assert_true(matches(cx, ".$", "\xf0\x9f\x98\x80"));      // UTF: one character
+    assert_true(matches(cx, ".$", "\xf0\x9f\x98\x80"));      // with UTF, four bytes are one
+                                                             // character
     assert_true(matches(cx, "\\p{L}\\p{N}$", "\xd0\x96\xd9\xa3"));
-    assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // ideographic space
+    assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // an ideographic space
     assert_true(matches(cx, "(?i)\xc3\xa9$", "\xc3\x89"));
 }
 
@@ -93,8 +94,8 @@ static void test_bad_pattern(void **state)
     assert_null(r);
 }
 
-/* The next search begins at the end of a match: it must be between characters, and no match may
- * begin before the search. */
+/* The next search begins at the end of a match. So a match must end between two characters, and
+ * must not begin before the search. */
 static void test_matches_are_whole_characters_in_the_searched_part(void **state)
 {
     osh_ctx *cx = *state;
@@ -110,7 +111,8 @@ static void test_matches_are_whole_characters_in_the_searched_part(void **state)
     assert_int_equal(at.start, 1);
     osh_regex_free(cx, r);
     r = compile(
-        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // after each a; \K moves the start to before it
+        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // matches after each a; \K moves the start of the
+                                                // match to before the a
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  "matches bytes 0 to 1 of 3; a match of whole characters from byte 1 on",
                  osh_regex_find_valid(cx, r, "aaa", 3, 1, &at));
@@ -130,8 +132,8 @@ static void test_match_limit(void **state)
     osh_regex_free(cx, r);
 }
 
-/* Deep backtracking exceeds the JIT's stack, so the interpreter runs. (re.match always uses the
- * interpreter, because PCRE2's JIT has no anchoring at match time.) */
+/* A match with deep backtracking exceeds the JIT's stack, so the interpreter runs. (osh_regex_match
+ * always uses the interpreter, because PCRE2's JIT cannot anchor at match time.) */
 static void test_long_subject(void **state)
 {
     osh_ctx *cx = *state;

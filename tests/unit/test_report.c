@@ -1,5 +1,5 @@
-/* test_report.c - makes both reports of an invented run with many modules, fallbacks, an error that
- * is not a number, and a budget; writes a profile and reads it again. */
+/* test_report.c - makes the JSON and the HTML report of an artificial run with many modules,
+ * fallbacks, an error that is NaN, and a budget. Writes a profile and reads it again. */
 #include "report/profiles.h"
 #include "report/report.h"
 #include "torture.h"
@@ -75,7 +75,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Makes the report as JSON (the text of its file) and as a page. The caller frees both. */
+/* Makes the report as JSON text (*json, own) and as a page (*html, own). */
 static osh_status both(osh_ctx *cx, char **json, char **html, const osh_run *run)
 {
     static const char path[] = "test_report.json";
@@ -113,19 +113,20 @@ static void few_modules(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     made_up_make(&m, 5);
     m.results[2].fallback = "rounded <to> nearest";
-    m.results[3].nmse = 0; // an error of 0 has no bar, but a row
+    m.results[3].nmse = 0; // a module with an error of 0 has a row, but no bar
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
     assert_int_equal(count(html, "<td>model.layers."), 6); // 5 rows and a fallback
-    assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5); // rows, fallback, bars
+    assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5); // in rows, the
+                                                                             // fallback and bars
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
     assert_int_equal(count(html, "<b>&"), 0);
     assert_int_equal(count(html, "<script>"), 0);
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // name, option and command
+    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // in the name, an option and the command
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
@@ -151,13 +152,14 @@ static void many_modules(void **state)
     char *json, *html;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     made_up_make(&m, 6000);
-    m.results[4321].objective = 40; // the worst module must be in the chart
+    m.results[4321].objective = 40; // the chart must show the module with the largest error
     write_both(cx, &m, &json, &html, 0);
     assert_int_equal(count(html, ": 1.600e+00</title>"), 1);
     assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
     assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
-    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // and the subgraphs
+    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // 6000 modules, and 2
+                                                                           // subgraphs
     osh_free(cx, json);
     osh_free(cx, html);
     made_up_drop(&m);
@@ -204,7 +206,8 @@ done:
     return rc;
 }
 
-/* A written profile is read back: stages, their own time, checkpoints, names of the job. */
+/* Reads a written profile: stages, their times without inner stages, checkpoints, model and
+ * method. */
 static void profile_comes_back(void **state)
 {
     osh_ctx *cx;
@@ -233,7 +236,7 @@ static void profile_comes_back(void **state)
     for (size_t i = 0; i < d.n_rows; i++) {
         assert_string_equal(p.d.rows[i].phase, d.rows[i].phase);
         assert_int_equal(!p.d.rows[i].of, !d.rows[i].of);
-        /* Records have milliseconds and hundredths of a MB. */
+        /* Records are rounded to milliseconds and hundredths of a MB. */
         assert_true(fabs(p.d.rows[i].seconds - d.rows[i].seconds) < 0.003);
         assert_true(llabs(p.d.rows[i].live_bytes - d.rows[i].live_bytes) < 20000);
     }

@@ -1,6 +1,6 @@
-/* test_rotations.c - checks that matrices are orthogonal and have the documented form, that a model
- * with rotated weights gives the same outputs, and that weights which cannot be rotated are refused
- * with the reason. */
+/* test_rotations.c - checks that rotation matrices are orthogonal and have the documented form,
+ * that the outputs of a model do not change if its weights are rotated, and that weights which
+ * cannot be rotated are refused with a reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
 #include "plan/plan.h"
@@ -11,7 +11,7 @@
 
 /* ---- matrices ---- */
 
-/* Computes rows of M, or of its transpose, from the unit vectors. */
+/* Returns the rotation matrix M, or its transpose (own, [n, n]): rotates the unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
     int64_t n = r->n;
@@ -25,7 +25,8 @@ static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool 
     return m;
 }
 
-/* Elements are rounded to f32, so a sum of n products of them is within n 2^-23 of its value. */
+/* Checks that a matrix is orthogonal. Its elements are rounded to f32, so a sum of n products has
+ * an error of at most n 2^-23. */
 static void check_matrix(osh_ctx *cx, osh_rotation_kind kind, int64_t n, int64_t factor)
 {
     osh_rotation r;
@@ -41,7 +42,10 @@ static void check_matrix(osh_ctx *cx, osh_rotation_kind kind, int64_t n, int64_t
                 fail_msg("kind %d, n %ld: row %ld by %ld: %g", kind, (long)n, (long)i, (long)k,
                          dot);
             assert_true(m[i * n + k] == t[k * n + i] && m[i * n + k] == c[k * n + i]);
-            bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6; // Hadamard: 1 and -1
+            bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6; // the elements of a
+                                                                               // Hadamard matrix
+                                                                               // are 1 and -1,
+                                                                               // scaled
             if (kind != OSH_ROTATION_RANDOM_MATRIX && !flat)
                 fail_msg("n %ld: %g is no sign", (long)n, m[i * n + k]);
             if (kind == OSH_ROTATION_HADAMARD)
@@ -62,11 +66,11 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        /* A field of 27. */
+        /* Constructions from the finite field with 27 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
-        /* Fields of 17 and 49. */
+        /* Constructions from the finite fields with 17 and 49 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
-        /* Fields of 25 and 343. */
+        /* Constructions from the finite fields with 25 and 343 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
@@ -166,7 +170,8 @@ static float *logits(fixture *f)
     return to;
 }
 
-/* F32 weights are rounded after each step, about 1e-7 of the model's values. */
+/* Checks that the logits of a rotated F32 model are equal but for rounding, about 1e-7 of their
+ * values. */
 static void same_model(const char *model, const char *keys)
 {
     fixture f;
@@ -208,7 +213,7 @@ static void test_same_model(void **state)
     same_model("glm4_moe", "transform_type: random-hadamard");
     same_model("qwen2_moe", ""); // a gate over the shared expert
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
-    /* Active rotations change no output either. */
+    /* Rotations that run with the model do not change the output either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
@@ -223,8 +228,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* The output has a tensor for each size of an active rotation, and config.json names their
- * locations. */
+/* The output has one matrix for each size of a rotation that runs with the model; config.json lists
+ * the modules that use it. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -263,7 +268,7 @@ static void test_matrices_of_outputs(void **state)
     fixture_close(&f);
 }
 
-/* Queries and keys share one matrix, which has the name of the queries. */
+/* Queries and keys share one matrix, which is named after the queries. */
 static void test_heads(void **state)
 {
     fixture f;
@@ -276,7 +281,7 @@ static void test_heads(void **state)
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
     assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
     assert_true(osh_online_attends(&f.p.rewrites));
-    /* Queries, then keys. */
+    /* Rotations of queries and of keys alternate. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
@@ -287,7 +292,8 @@ static void test_heads(void **state)
     fixture_close(&f);
 }
 
-/* A loader ties the weights that config.json ties, also if the checkpoint has a head. */
+/* A loader ties the head if config.json says so, even if the checkpoint has a head. So a rotated
+ * head must be untied in config.json. */
 static void test_untied(void **state)
 {
     (void)state;
@@ -368,8 +374,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* An active rotation changes the plan's graph and checkpoint, so each attempt begins with new
- * ones. */
+/* Makes a plan with a rotation that runs with the model. It changes the graph and the checkpoint,
+ * so each attempt opens both again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;

@@ -33,7 +33,8 @@ static void golden_path(char *to, size_t room, const char *name)
     assert_true((size_t)snprintf(to, room, GOLDEN "%s.safetensors", name) < room);
 }
 
-/* Lays out the shuffled entries of a library file: header and offsets are the same. */
+/* Lays out the entries of a file of the safetensors library in shuffled order. The header and the
+ * offsets must equal those of the file. */
 static void test_layout_is_the_librarys(void **state)
 {
     osh_ctx *cx = new_ctx();
@@ -184,7 +185,8 @@ static void test_layout_refuses(void **state)
     osh_ctx_free(cx);
 }
 
-/* If a shard shrinks between opening and reading, the read fails; it gives no old or zero bytes. */
+/* If a shard shrinks between opening and reading, the read fails and returns no old or zero
+ * bytes. */
 static void test_file_changed(void **state)
 {
     osh_ctx *cx = new_ctx();
@@ -212,7 +214,7 @@ static void test_file_changed(void **state)
     osh_ctx_free(cx);
 }
 
-/* Lays out and reads 100000 tensors; seconds would mean a quadratic algorithm. */
+/* Lays out and reads 100000 tensors. The time limit detects a quadratic algorithm. */
 static void test_many_tensors(void **state)
 {
     enum { N = 100000 };
@@ -223,7 +225,7 @@ static void test_many_tensors(void **state)
     size_t bytes = 0;
     osh_st *st = NULL;
     int fd = mkstemp(temp);
-    clock_t start = clock(); // processor time: other work on the machine does not count
+    clock_t start = clock(); // processor time, which does not depend on other work on the machine
 
     for (int i = 0; i < N; i++) {
         snprintf(names[i], sizeof names[i], "model.layers.%d.mlp.experts.%d.w", i / 256, i % 256);
@@ -235,8 +237,8 @@ static void test_many_tensors(void **state)
     close(fd);
     if (osh_st_open(cx, &st, temp)) fail_msg("%s", osh_error_text(cx));
     assert_int_equal(osh_st_count(st), N);
-    assert_true(clock() - start < 20 * CLOCKS_PER_SEC); // 0.3 s of processor time without
-                                                        // sanitizers
+    assert_true(clock() - start < 20 * CLOCKS_PER_SEC); // without sanitizers the test takes 0.3 s
+                                                        // of processor time
     osh_st_close(cx, st);
     osh_free(cx, header);
     unlink(temp);

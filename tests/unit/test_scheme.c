@@ -1,5 +1,5 @@
-/* test_scheme.c - tests which schemes are accepted, refused and printed, and vLLM's lookup of
- * them. */
+/* test_scheme.c - tests schemes that are accepted, refused or printed, and the lookup of a module's
+ * scheme in vLLM. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // keys that are set, "key=value,..." ("~": null); part of the
+        const char *set, *part; // keys to set, as "key=value,..." ("~" is null); part of the error
                                 // message, NULL: the scheme is accepted
         osh_status rc;
         bool weight;
@@ -315,8 +315,8 @@ static void test_print_order(void **state)
     osh_q_config_free(cx, again);
 }
 
-/* Looks up each of `modules`. A row has the targets of one or two groups, and the group that each
- * module must get; -1: none. */
+/* Looks up each of `modules` as vLLM does. A row has the targets of one or two groups, and the
+ * group that each module must get; -1: no group. */
 static void test_vllm_lookup(void **state)
 {
     static const char *const modules[] = {"m.embed_tokens", "m.0.q_proj",    "m.0.k_proj",
@@ -327,7 +327,7 @@ static void test_vllm_lookup(void **state)
     static const struct {
         const char *a, *b, *ignore; // targets of group_0 and group_1 (NULL: one group)
         int which[9];
-        const char *part; // part of the message; NULL: the lookup gives the same scheme
+        const char *part; // part of the error message; NULL: vLLM finds the same scheme
     } rows[] = {
         {"Linear", NULL, "lm_head", {-1, 0, 0, 0, 0, 0, 0, 0, -1}, NULL},
         {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "put lm_head in ignore"},
@@ -378,8 +378,8 @@ static void test_vllm_lookup(void **state)
     }
 }
 
-/* Groups are looked up in the order of their names in the file. A fused layer takes the group of
- * its first shard, even if its shards are in two groups. */
+/* vLLM tries the groups in the order of the file. A fused layer gets the group of its first part,
+ * even if its parts are in two groups. */
 static void test_vllm_order(void **state)
 {
     static const char *const modules[] = {"0.q_proj", "0.k_proj", "0.v_proj", "0.down_proj"};
@@ -421,12 +421,12 @@ static void test_vllm_latent(void **state)
                  "0.fused_qkv_a_proj");
 }
 
-/* Some names are fused in one family only, or differently. vLLM looks for a part even if a
- * checkpoint may lack it. */
+/* Some names are fused in only one family, or in another way. vLLM looks up a part even if the
+ * checkpoint has no such part. */
 static void test_vllm_families(void **state)
 {
     static const struct {
-        const char *whole, *text, *module, *fused; // fused NULL: the module is a layer by itself
+        const char *whole, *text, *module, *fused; // fused NULL: the module is not fused
     } rows[] = {
         {"llama", NULL, "model.layers.0.self_attn.k_proj", "qkv_proj"},
         {"llama", NULL, "model.layers.0.mlp.down_proj", NULL},
@@ -471,7 +471,7 @@ static void test_vllm_lacking(void **state)
     assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
 }
 
-/* The experts of a layer must have one scheme. Experts of another layer may have another one. */
+/* The experts of a layer must have one scheme. Experts of another layer may have another scheme. */
 static void test_vllm_experts(void **state)
 {
     static const char *const modules[] = {"0.mlp.experts.0.down_proj", "0.mlp.experts.10.down_proj",
@@ -540,7 +540,7 @@ static void test_who_loads(void **state)
     static const char *const outputs[] = {"vLLM on CUDA (inputs and outputs rounded",
                                           "static outputs want static inputs",
                                           "which leaves outputs as they are"};
-    for (int k = 0; k < 3; k++) { // both static, with dynamic inputs, both dynamic
+    for (int k = 0; k < 3; k++) { // inputs and outputs static; only outputs static; both dynamic
         osh_q_scheme s = {0};
         assert_ok(cx, osh_q_preset(cx, &s, "W8A8"));
         s.outputs = s.inputs;

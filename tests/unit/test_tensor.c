@@ -95,8 +95,8 @@ static void test_new_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* Generates interesting f32 bits: all exponents, ties and their neighbours for F16 and BF16,
- * NaNs. */
+/* Returns an f32 number that is hard to round: all exponents occur, ties of F16 and BF16 and their
+ * neighbours, and NaNs. */
 static float nasty(uint64_t i)
 {
     static const uint32_t low[] = {0,       1,       0x0fff,  0x1000,  0x1001, 0x2fff,
@@ -141,7 +141,8 @@ static void test_from_f32(void **state)
     free(x);
 }
 
-/* Converts every pattern of the 8 and 16 bit types exactly, and back, except signalling NaN. */
+/* Converts every bit pattern of the 8 and 16 bit dtypes to f32 and back. All but signalling NaNs
+ * must be unchanged. */
 static void test_every_pattern(void **state)
 {
     float *f = malloc(65536 * sizeof *f);
@@ -174,7 +175,7 @@ static void test_every_pattern(void **state)
     free(f), free(h), free(back);
 }
 
-/* Checks values that IEEE defines, without base/num.h. */
+/* Checks values that are known from IEEE 754, without base/num.h. */
 static void test_known_values(void **state)
 {
     const float x[] = {1.0f,          65504.0f,      65519.0f, 65520.0f,
@@ -190,7 +191,7 @@ static void test_known_values(void **state)
     assert_memory_equal(to, bf16, sizeof bf16);
 }
 
-/* No length reads or writes past its end. */
+/* Conversions of every length read and write only the elements. */
 static void test_guards(void **state)
 {
     static const osh_dtype types[] = {OSH_F32, OSH_BF16, OSH_F16, OSH_FP8, OSH_F64};
@@ -241,11 +242,13 @@ static void test_find_nonfinite(void **state)
                 plant(p, dt, 130, kind);
                 plant(p, dt, at, kind);
                 assert_int_equal(osh_find_nonfinite(p, dt, 131), at); // the first of two elements
+                                                                      // that are not finite is
+                                                                      // found
                 assert_int_equal(osh_find_nonfinite(p, dt, at), -1);
             }
         free(p);
     }
-    uint16_t bf = 0x7f7f, h = 0x7bff; // the largest finite numbers are finite
+    uint16_t bf = 0x7f7f, h = 0x7bff; // the largest finite numbers of each dtype
     uint8_t b = 0x7e;
     assert_int_equal(osh_find_nonfinite(&bf, OSH_BF16, 1), -1);
     assert_int_equal(osh_find_nonfinite(&h, OSH_F16, 1), -1);

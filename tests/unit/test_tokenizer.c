@@ -1,5 +1,5 @@
-/* test_tokenizer.c - tests ids against goldens of the tokenizers library, bad files, and failing
- * allocations. */
+/* test_tokenizer.c - compares ids with stored ids of the tokenizers library, and tests bad files
+ * and failing allocations. */
 #include "text_helpers.h"
 #include "tokenizer/tok_impl.h"
 
@@ -17,8 +17,8 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the tokenizer.json of a case: its model and its parts. The caller frees it with
- * free(). */
+/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the parts
+ * of `c`. */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();
@@ -76,7 +76,7 @@ static void components_give_the_library_ids(void **state)
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
             ids_check(cx, t, name, s, n, true, ids);
             ids_check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
-            ids_check(cx, t, name, s, n, true, ids); // the second time from the cache
+            ids_check(cx, t, name, s, n, true, ids); // the second time, ids come from the cache
             osh_free(cx, s);
             n_rows++;
         }
@@ -90,8 +90,8 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Returns the characters of some ranges, each followed by a text, as in gen.py. The caller frees it
- * with free(). */
+/* Returns a text with all characters of some ranges, each followed by a text, as gen.py makes it
+ * (own, free()). */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {
@@ -112,7 +112,7 @@ static char *sweep_text(size_t *n, const char *behind)
     return s;
 }
 
-/* Compares the ids of a text of all characters by number and checksum. */
+/* Encodes a text with all characters, and compares the number of ids and their checksum. */
 static void every_character_is_treated_as_the_library_does(void **state)
 {
     osh_ctx *cx = *state;
@@ -143,7 +143,7 @@ static void every_character_is_treated_as_the_library_does(void **state)
     cJSON_Delete(root);
 }
 
-/* Compares each line of name.txt with name.ids. */
+/* Encodes each line of the text file, and compares the ids with those of the ids file. */
 static void check_lines(osh_ctx *cx, osh_tokenizer *t, const char *text_path, const char *ids_path)
 {
     char *text = NULL, *ids = NULL;
@@ -158,7 +158,7 @@ static void check_lines(osh_ctx *cx, osh_tokenizer *t, const char *text_path, co
         ids_check(cx, t, text_path, text + at, len, false, want);
         at += len + 1;
     }
-    assert_int_equal(at, n + 1); // no line is left
+    assert_int_equal(at, n + 1); // the ids file has no more lines
     osh_free(cx, text);
     osh_free(cx, ids);
 }
@@ -177,7 +177,8 @@ static void a_real_tokenizer_gives_the_library_ids(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Merges by the definition: the leftmost pair of lowest rank merges, until no pair can. */
+/* Encodes a word by the definition of byte-pair merging: merges the leftmost pair of lowest rank
+ * until no pair can be merged. */
 static void naive(const cJSON *model, const char *s, size_t n, int32_t *ids, size_t *n_ids)
 {
     const cJSON *vocab = member(model, "vocab"), *merges = member(model, "merges"), *m = NULL;
@@ -210,7 +211,7 @@ static void naive(const cJSON *model, const char *s, size_t n, int32_t *ids, siz
     free(parts);
 }
 
-/* Encodes random words of every length around the change from scan to heap. */
+/* Encodes random words of all lengths around the length at which tok_bpe.c uses a heap. */
 static void merging_follows_its_definition(void **state)
 {
     osh_ctx *cx = *state;
@@ -245,8 +246,8 @@ static void merging_follows_its_definition(void **state)
     cJSON_Delete(root);
 }
 
-/* A megabyte without a cut would take seconds with quadratic merging, and minutes with a quadratic
- * regex scan. */
+/* Encodes a megabyte without a cut. Quadratic merging would take seconds, and a quadratic regex
+ * scan minutes. */
 static void long_words_are_not_quadratic(void **state)
 {
     osh_ctx *cx = *state;
@@ -263,7 +264,7 @@ static void long_words_are_not_quadratic(void **state)
     memset(s, 'a', n);
     s[n - 1] = 'b';
     assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "long"));
-    clock_t start = clock(); // processor time: other work on the machine does not count
+    clock_t start = clock(); // processor time, which does not depend on other work on the machine
     assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, s, n, true));
     assert_true(clock() - start < 20 * CLOCKS_PER_SEC);
     assert_int_equal(ids.n, 250001);
@@ -350,8 +351,8 @@ static void bad_files_are_named(void **state)
         {"{" BPE CHARSMAP("AAA"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP("AA?A"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP(""), "0 bytes", OSH_E_FORMAT},
-        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // the trie has 8
-                                                                                 // bytes
+        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // a map whose trie
+                                                                                 // has 8 bytes
         {"{" BPE CHARSMAP("BAAAAAEAAAD/"), "not UTF-8", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
@@ -407,8 +408,8 @@ static void bad_files_are_named(void **state)
                  osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
 }
 
-/* A tokenizer.json that cuts a text inside a character, or moves by less than a character, once
- * caused a write past the block of symbols, or an endless loop. */
+/* Refuses a tokenizer.json that cuts a text inside a character, or advances by less than a
+ * character. Such files could cause a write outside of a block or an endless loop. */
 static void what_cuts_characters_is_refused(void **state)
 {
     static const bad_file rows[] = {
@@ -431,7 +432,7 @@ static void what_cuts_characters_is_refused(void **state)
     refused(cx, rows, sizeof rows / sizeof *rows);
 }
 
-/* PCRE2 compiles these patterns; Oniguruma refuses them or reads them differently. */
+/* Refuses patterns that PCRE2 compiles, but that Oniguruma refuses or reads in another way. */
 static void patterns_of_pcre2_are_refused(void **state)
 {
     static const char *const patterns[] = {"\\\\Qa.b\\\\E", "[\\\\Q.]", "\\\\V", "\\\\N{U+61}",
@@ -459,18 +460,18 @@ static void patterns_of_pcre2_are_refused(void **state)
     }
 }
 
-/* PCRE2 alone gives other matches for these patterns; the library's are wanted. */
+/* Tests patterns for which PCRE2 alone finds other matches than the tokenizers library. */
 static void patterns_match_as_in_the_library(void **state)
 {
     static const struct row {
         const char *pattern, *text;
-        size_t start, end; // bytes: start and end of the first match
+        size_t start, end; // start and end of the expected first match, in bytes
     } rows[] = {
         {"s.+?\\R", "s1\v2\n", 0, 3},
         {"\\x41{2}?b", "AAb", 0, 3},
         {"^\\u0041{2}?b", "b", 0, 1},
-        {"\\p{Mc}", "x\u1cf3\U00011f03", 4, 8}, // Kawi, of Unicode 15
-        {"\\p{Mn}", "\U0001171e\u0300", 4, 6},   // Mc since Unicode 16
+        {"\\p{Mc}", "x\u1cf3\U00011f03", 4, 8}, // a Kawi letter, added in Unicode 15
+        {"\\p{Mn}", "\U0001171e\u0300", 4, 6},   // category Mc since Unicode 16
         {"\\P{Mn}", "\u0300\U0001171e", 2, 6},
         {"\\p{So}", "a\U0001fae8", 1, 5},
         {"\\p{Latin}", "\u0363\ua7cb", 2, 5}, // U+0363 has the script Inherited
@@ -490,7 +491,7 @@ static void patterns_match_as_in_the_library(void **state)
     }
 }
 
-/* The longest prefix and suffix surround one character of four bytes. */
+/* Encodes one character of four bytes with the longest allowed prefix and suffix. */
 static void affixes_of_100_bytes_have_room(void **state)
 {
     osh_ctx *cx = *state;
@@ -512,7 +513,7 @@ static void affixes_of_100_bytes_have_room(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Decoding always returns a length from 1 to n: every loop over a text advances by it. */
+/* Decoding returns a length from 1 to n for all bytes, so every loop over a text ends. */
 static void decoding_goes_on_and_stays_inside(void **state)
 {
     static const unsigned char nasty[] = {0x00, 0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0,
@@ -563,8 +564,8 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
     }
 }
 
-/* Both numbers have the same nearest double. The library reads the number with fewer digits as one
- * bit larger, and so chooses a, b (tokenizers 0.23.3: [1, 2]). */
+/* Two scores are decimals with the same nearest double. The tokenizers library reads the shorter
+ * decimal as one bit larger, so it chooses the tokens a, b (tokenizers 0.23.3: [1, 2]). */
 static void scores_are_read_as_the_library_reads_them(void **state)
 {
     static const char spec[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":["

@@ -1,5 +1,5 @@
 /* test_tokenizer_parts.c - tests the encoding of a text in parts: the ids do not depend on the
- * parts, and the memory and the output of normalizers are limited. */
+ * parts, and memory use is limited. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
@@ -17,8 +17,7 @@ static const cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Encodes a text whole and in parts of several sizes, and compares the ids; the ids of each feed
- * are final. */
+/* Encodes a text whole and in parts of several sizes, and compares the ids after each part. */
 static void parts_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     static const size_t sizes[] = {1, 2, 3, 7, 16, 50};
@@ -55,7 +54,8 @@ static osh_tokenizer *parse(osh_ctx *cx, const char *spec)
     return t;
 }
 
-/* Runs each of the small tokenizers on all texts of the goldens, joined to one. */
+/* Runs each small tokenizer of the golden files on one text, which is all texts of the golden files
+ * together. */
 static void components_in_parts(void **state)
 {
     osh_ctx *cx = *state;
@@ -111,8 +111,8 @@ static void components_in_parts(void **state)
 #define SPACES "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
 #define REPLACE(s) "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" s "\"},\"content\":\"c\"}"
 
-/* Patterns that look back, ahead or at lines; added tokens that remove white space or refuse it;
- * steps that prepend. */
+/* Tests cases that are hard to cut: patterns that depend on text before or after a match, or on
+ * lines; added tokens that remove white space; steps that prepend a text. */
 static void hard_cases_in_parts(void **state)
 {
     osh_ctx *cx = *state;
@@ -213,8 +213,8 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Memory use does not grow with the text: with a pre-tokenizer, with merges alone, and with digits
- * before the regex. */
+/* Memory use does not grow with the length of the text: with a pre-tokenizer, with only merges, and
+ * with Digits before a regex. */
 static void a_part_is_held(void **state)
 {
     osh_ctx *cx = *state;
@@ -241,7 +241,7 @@ static void a_part_is_held(void **state)
         osh_ids ids = {0};
         size_t peak = 0, before = osh_mem_used(cx, OSH_MEM_HOST);
         osh_tokenizer_begin(t);
-        for (size_t i = 0; i < 200000; i++) { // 3.6 MB
+        for (size_t i = 0; i < 200000; i++) { // the text has 3.6 MB
             ids.n = 0;
             assert_ok(cx, osh_tokenizer_feed(cx, t, &ids, text, n));
             size_t now = osh_mem_used(cx, OSH_MEM_HOST) - before;
@@ -286,11 +286,12 @@ static size_t form_of(char *to, const char *s, size_t n, bool compat)
     return (size_t)len;
 }
 
-/* The decomposition of each character that begins a form begins with a character that is not a mark
- * and does not end any composition. */
+/* If osh_cp_starts_form is true for a character, its decomposition begins with a character that is
+ * not a mark and is not the last character of any composition. */
 static void starters_join_nothing_before_them(void **state)
 {
-    bool *second = calloc(0x110000, sizeof *second); // [c]: last character of a composition
+    bool *second = calloc(0x110000, sizeof *second); // [c]: true if c is the last character of a
+                                                     // composition
     char s[8], made[100];
     uint32_t cp = 0;
     int n = 0;
@@ -313,8 +314,8 @@ static void starters_join_nothing_before_them(void **state)
                 fail_msg("U+%04X begins with U+%04X in form %d", c, cp, compat);
             n++;
         }
-    assert_true(n > 200000); // letters, ideographs and syllables are such characters, so a text has
-                             // many of them
+    assert_true(n > 200000); // letters, ideographs and syllables start a form, so a text has many
+                             // such characters
     free(second);
 }
 

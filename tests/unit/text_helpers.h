@@ -21,7 +21,7 @@ static inline int make_context(void **state)
     return 0;
 }
 
-/* Frees the context. Fails if the test left memory. */
+/* Frees the context. Fails if the test has not freed all memory. */
 static inline int drop_context(void **state)
 {
     size_t live = osh_mem_live(*state);
@@ -35,7 +35,7 @@ static inline int drop_context(void **state)
         if (status_) fail_msg("%s: %d %s", #call, status_, osh_error_text(cx));                    \
     } while (0)
 
-/* Asserts that the call fails with `code` and with a message that contains the text `holds`. */
+/* Asserts that the call fails with `code` and a message that contains the text `holds`. */
 #define assert_fails(cx, code, holds, call)                                                        \
     do {                                                                                           \
         osh_status status_ = (call);                                                               \
@@ -45,8 +45,8 @@ static inline int drop_context(void **state)
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Calls fn with the first, second, ... allocation failing until it succeeds. It may fail with no
- * other error and leak nothing. */
+/* Calls fn again and again; in call n allocation n fails, until a call succeeds. A call may fail
+ * only with OSH_E_NOMEM, and must leak nothing. */
 static inline void torture(osh_ctx *cx, osh_status (*fn)(osh_ctx *cx, void *user), void *user)
 {
     size_t live = osh_mem_live(cx);

@@ -1,5 +1,5 @@
-/* tiny_model.h - writes and opens a tiny model of tests/golden/models, with its graph and room for
- * its weights. */
+/* tiny_model.h - writes a tiny model of tests/golden/models to a directory, and opens it with its
+ * graph and empty weights. */
 #ifndef OSH_TINY_MODEL_H
 #define OSH_TINY_MODEL_H
 #include "golden/models/tiny.h"

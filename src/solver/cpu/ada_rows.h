@@ -27,7 +27,7 @@ typedef struct osh_ada_job {
 } osh_ada_job;
 
 typedef struct osh_ada_row_step { // numbers of a step that are equal for all elements
-    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); unused; 1 / sqrt(1 - 0.999^n)
+    float rate, root_part;            // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
     float by;                         // factor 2 / T
     float reg, beta;                  // reg 0: there is no rounding term
     float lo, hi;

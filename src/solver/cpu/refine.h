@@ -22,7 +22,6 @@ typedef struct osh_refine_tile {
     float *next;             // [n, I]: scratch of a step; after the step (w^ - w) H of the new
                              // values
     float *scale, *zero;     // [n, groups]
-    float *line;             // not used
     double *loss;            // [n] loss of each row with the codes that were kept last
     osh_panel panel;         // columns of one group, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]

@@ -53,16 +53,16 @@ def inputs(stream, columns, shift):
     return torch.from_numpy((x / 32).astype(np.float32)), torch.from_numpy(((x + d) / 32).astype(np.float32))
 
 
-def near(x):  # rounds exactly; the gradient is that of x
+def near(x):  # rounds x; its gradient is that of x itself
     return x.round().detach() + (x - x.detach())
 
 
-def clip(x, lo, hi):  # lo and hi count as inside: torch.clamp gives them no gradient
+def clip(x, lo, hi):  # like torch.clamp, but values equal to lo or hi have a gradient
     inside = ((x >= lo) & (x <= hi)).float()
     return x.detach().clamp(lo, hi) + (x - x.detach()) * inside
 
 
-def mixed(x, x0, share, key):  # src/ops/mix.c: each element is that of x or x0
+def mixed(x, x0, share, key):  # takes each element from x or x0, like src/ops/mix.c
     u = rng_u64(key, 0, x.numel()).reshape(x.shape) >> np.uint64(40)
     return torch.where(torch.from_numpy(u < np.uint64(int(share * 2**24))), x, x0)
 

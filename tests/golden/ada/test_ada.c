@@ -1,7 +1,8 @@
-/* test_ada.c - AdaRound, AdaQuant and AutoRound against PyTorch (gen.py), which uses the inputs
- * themselves and autograd where osh_ada uses sums over the inputs and formulas. Losses agree within
- * 1 %, and 99 % of the codes. If a number is near a half, or its gradient near 0, which Adam scales
- * up like any other, the last bit of a sum decides the code. */
+/* test_ada.c - compares AdaRound, AdaQuant and AutoRound with PyTorch (gen.py). PyTorch uses the
+ * inputs and autograd; osh_ada uses sums over the inputs and formulas for gradients. Losses must
+ * agree within 1 %, and 99 % of the codes must be equal. If a number is near a half, or its
+ * gradient is near 0, the last bit of a sum decides the code (Adam also scales up tiny
+ * gradients). */
 #include "torture.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ enum { NUMBERS = 20261123, T = 256, PERIOD = 10, STEPS = 300 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/ada";
 
 typedef struct problem {
-    const cJSON *of; // view: the case in the file
+    const cJSON *of; // view: the case in the JSON file
     osh_ada_args a;
     osh_tensor *w;   // own
     float *h, *shift, *scale, *zero; // own
@@ -47,8 +48,8 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-/* Replaces x [T, I] by the result of op mix for x and x + d, and d by the remaining difference to x
- * + d. */
+/* Replaces x [T, I] by the result of the op `mix` for x and x + d, and d by the difference of x + d
+ * to that result. */
 static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
 {
     int64_t shape[2] = {T, I};
@@ -137,8 +138,9 @@ static void problem_close(osh_ctx *cx, problem *p)
     osh_free(cx, p->codes);
 }
 
-/* Checks that got is within 1 % of want, or of the loss of rounding to nearest if that is larger:
- * AdaRound begins with the weight itself, whose gradient is only the rounding of sums. */
+/* Checks that |got - want| is at most 1 % of `want`, or of the loss of rounding to nearest
+ * (`nearest`) if that is larger. The loss of AdaRound's first step is only rounding errors, because
+ * AdaRound starts from the unrounded weight. */
 static void near(double got, double want, double nearest, const char *name, const char *what)
 {
     if (!(fabs(got - want) <= 0.01 * fmax(fabs(want), nearest)))
@@ -202,7 +204,7 @@ static void learns_as_pytorch_does(void **state)
     osh_ctx_free(cx);
 }
 
-/* Runs the first case with the arguments that `change` sets. */
+/* Runs the first case after the callback `change` has changed its arguments. */
 static void run_changed(problem *p, osh_ctx *cx, const golden *g, const char *name, void (*change)(osh_ada_args *a))
 {
     assert_ok(cx, problem_open(cx, p, cJSON_GetObjectItemCaseSensitive(g->json, name)));
@@ -216,7 +218,7 @@ static void wilder(osh_ada_args *a) { a->rule.rate = 5, a->rule.steps = 30; }
 static void wild_and_selective(osh_ada_args *a) { wild(a), a->rule.selective = true; }
 static void stops(osh_ada_args *a) { a->rule.window = 10, a->rule.rate = 1e-12; }
 
-/* A row whose loss grows beyond all bounds keeps the codes of rounding to nearest. */
+/* If the loss of a row diverges, the row gets the codes of rounding to nearest. */
 static void diverged_rows_are_nearest(void **state)
 {
     (void)state;
@@ -239,8 +241,8 @@ static void diverged_rows_are_nearest(void **state)
     osh_ctx_free(cx);
 }
 
-/* A rate that ruins a weight: with selective no row is worse than after rounding to nearest, and
- * some rows are better. */
+/* With a learning rate that is too large and `selective`, no row is worse than after rounding to
+ * nearest, and some rows are better. */
 static void selective_rows_are_no_worse(void **state)
 {
     (void)state;
@@ -258,7 +260,8 @@ static void selective_rows_are_no_worse(void **state)
     }
     assert_true(worse > 0);
     problem_close(cx, &p), problem_close(cx, &q);
-    /* A run that no longer improves stops after two windows: the curve is constant from there. */
+    /* A run that no longer improves stops after two windows; from then on the curve of losses is
+     * constant. */
     run_changed(&p, cx, &g, "quant_weights", stops);
     for (int k = 7; k < 20; k++) assert_true(p.curve[k] == p.curve[6]);
     problem_close(cx, &p);
@@ -267,7 +270,7 @@ static void selective_rows_are_no_worse(void **state)
     osh_ctx_free(cx);
 }
 
-/* Required zeros stay 0, and the number of threads changes no bit. */
+/* Weights that are required to be 0 stay 0, and the number of threads does not change a bit. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
     static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros"};

@@ -1,7 +1,7 @@
-/* test_awq.c - AWQModifier's search against LLM Compressor's: for inputs and weights of gen.py the
- * same point of the grid has the least loss, and the factors are the same. Upstream computes the
- * loss from outputs that are rounded to the dtype, this program from sums in F32; gen.py uses cases
- * in which the second best loss is more than a hundredth larger. */
+/* test_awq.c - compares AWQModifier's search with LLM Compressor's. For the inputs and weights of
+ * gen.py the same point of the grid must have the least loss, and the factors must be the same. LLM
+ * Compressor computes the loss from outputs that are rounded to the dtype, this program from sums
+ * in F32. Therefore gen.py uses cases in which the second best loss is more than 1 % larger. */
 #include "torture.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ typedef struct awq_case {
     const char *name;
     osh_dtype dt;
     uint64_t stream;
-    char x[T * N * 4], w[LINEARS][ROWS * N * 4]; // stored as `dt`
+    char x[T * N * 4], w[LINEARS][ROWS * N * 4]; // elements of dtype `dt`
 } awq_case;
 
 static double uniform(const awq_case *c, int stream, int64_t i)
@@ -67,7 +67,7 @@ static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to,
     return OSH_OK;
 }
 
-/* Collects statistics in two batches, like a run. */
+/* Collects the statistics of the inputs in two batches, like a run. */
 static void collect(const awq_case *c, float *mean, osh_tensor *h)
 {
     float sums[2 * N] = {0};
@@ -109,7 +109,7 @@ static osh_status search_again(osh_ctx *torn, void *user)
     return o->m->type->search(torn, o->m, s, o->j);
 }
 
-/* Checks that the plan counts the memory of the search. */
+/* Checks that the predicted memory is enough for the search, and not much more. */
 static void check_bytes(const search_of *o, int n_threads)
 {
     osh_ctx *fresh;
@@ -142,7 +142,7 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
             fail_msg("%s, channel %d: %.9g, want %.9g", c->name, i, (double)s[i], (double)want[i]);
     assert_true(j.after > 0 && j.after <= j.before);
     assert_ok(many, m->type->search(many, m, again, &j));
-    assert_memory_equal(again, s, sizeof s); // with another number of threads
+    assert_memory_equal(again, s, sizeof s); // searches again with another number of threads
     search_of o = {m, &j};
     check_bytes(&o, 1);
     check_bytes(&o, 3);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - safetensors files, each named after its one defect (or after its seeming defect).
+"""gen.py - writes safetensors files, each named after its only defect (ok_*: after an apparent
+defect).
 
 Standard library only: the real library refuses to write most of these. Run in this directory.
 """
@@ -70,7 +71,7 @@ write("bad_utf8", b'{"a\xc3(":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}
 write("metadata_not_an_object", {"__metadata__": "pt", **two}, d24)
 write("metadata_of_numbers", {"__metadata__": {"format": 1}, **two}, d24)
 
-# Valid files that are easily read wrong.
+# Writes valid files that a simple reader may refuse or read wrongly.
 write("ok_brace_in_metadata", {"__metadata__": {"format": "pt", "note": '}{"a":[1,2]}\\"'}, **two}, d24)
 write("ok_600_tensors", {"layer.%d" % i: t(i, i + 1, [1], "U8") for i in range(600)}, bytes(600))
 write("ok_no_tensors", {"__metadata__": {"format": "pt"}})

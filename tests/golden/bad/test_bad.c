@@ -1,5 +1,5 @@
-/* test_bad.c - every file of gen.py is refused with words that name its defect; the ok_* files are
- * read. */
+/* test_bad.c - every damaged file of gen.py must be refused with a message that names the defect.
+ * The ok_* files must be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +138,7 @@ static bool is_listed(const char *file)
     return false;
 }
 
-/* A fixture without a row would test nothing. */
+/* Every file of gen.py must have a row in the table. */
 static void test_every_file_has_a_row(void **state)
 {
     osh_ctx *cx = NULL;

@@ -35,11 +35,11 @@ REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 BIAS_RATE, SHARE = 1e-3, 0.5
 
 
-def near(x):  # rounds; the gradient is that of the unrounded number
+def near(x):  # rounds x; the gradient is that of x itself
     return x.round().detach() + (x - x.detach())
 
 
-def clip(x):  # the ends count as inside
+def clip(x):  # values equal to an end of the range have a gradient
     inside = ((x >= LO) & (x <= HI)).float()
     return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
 
@@ -114,7 +114,7 @@ class Codes:
         beta = TO + (FROM - TO) / 2 * (1 + np.cos(np.pi * (t - warm) / (STEPS - warm)))
         return REG * (1 - (2 * self.soft() - 1).abs().pow(beta)).sum()
 
-    def follow(self, t, rates):  # AutoRound's signs
+    def follow(self, t, rates):  # a step of AutoRound, by the signs of the gradients
         part = (STEPS - t) / STEPS
         with torch.no_grad():
             self.v.sub_(part * rates[0] * self.v.grad.sign()).clamp_(-0.5, 0.5)

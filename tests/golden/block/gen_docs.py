@@ -42,7 +42,7 @@ def model_of(dtype):
     return model
 
 
-def put(layer, codes):  # replaces weights by the values of the codes
+def put(layer, codes):  # replaces weights by the dequantized codes
     for n, q in zip(block.LINEARS, codes):
         w = layer.get_submodule(n).weight
         c = block.Codes(w.clone(), "round", GROUP)

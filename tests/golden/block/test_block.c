@@ -1,22 +1,23 @@
-/* test_block.c - AdaRound, AdaQuant and AutoRound of a whole decoder layer against PyTorch
- * (gen.py): losses within 1 %, 99 % of the codes; the same bytes on one thread and on three; at
- * most the predicted memory. If a number is near a half, or its gradient near 0, the last bit of a
- * sum decides. */
+/* test_block.c - compares AdaRound, AdaQuant and AutoRound of a whole decoder layer with PyTorch
+ * (gen.py): losses must agree within 1 %, and 99 % of the codes must be equal. If a number is near
+ * a half, or its gradient is near 0, the last bit of a sum decides the code. One thread and three
+ * must give the same bytes, within the predicted memory. */
 #include "unit/tiny_model.h"
 
 #include "learn/block.h"
 #include "ops/kernel.h"
 
-// CODES: of Llama's layer; MOST: of Qwen2's layer
+// CODES: number of codes of Llama's layer; MOST: of Qwen2's layer
 enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/block";
 
-typedef struct layer { // the first layer of the tiny Llama, or of Qwen2
+typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, and the arguments to
+                       // learn it
     tiny_model at;
     osh_partition *parts;
-    const osh_subgraph *sub; // view
-    osh_dataset data;        // views of the case
-    // own [tokens, width]: input of the quantized and of the original layer, output of the original
+    const osh_subgraph *sub; // view: subgraph of the layer
+    osh_dataset data;        // views of the test case own [tokens, width]: inputs of the quantized
+                             // and of the original layer, output of the original layer
     float *x[3];
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];   // own
@@ -25,8 +26,8 @@ typedef struct layer { // the first layer of the tiny Llama, or of Qwen2
     int n_codes;
     bool biased;         // true for the tiny Qwen2, which has biases that learn
     double curve[STEPS];
-    osh_block_rule with; // members of the rule that learn() sets in addition
-    osh_block did;       // results of the last learning
+    osh_block_rule with; // additional members of the rule for learn()
+    osh_block did;       // results of the last call of learn()
 } layer;
 
 static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
@@ -38,7 +39,8 @@ static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tenso
     return OSH_OK;
 }
 
-/* Runs nodes [first, first + n) with `from` as value v, and copies value `out` to `to`. */
+/* Runs nodes [first, first + n) with the data `from` for value v, and copies value `out` to
+ * `to`. */
 static void run(layer *l, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -150,11 +152,11 @@ static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
-/* Cases after the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
+/* Two cases in addition to the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
 enum { KINDS = 4, ROUND = 2, QUANT, DROP = KINDS + 1, CASES };
 
-/* Each step moves a bias by at most 1e-3, so 40 steps by 0.04. They are within 2e-4 of PyTorch's,
- * except for one in a hundred whose gradient is near 0. */
+/* Checks that biases are within 2e-4 of PyTorch's, except for one in a hundred, whose gradient is
+ * near 0. (Each step moves a bias by at most 1e-3, so 40 steps move it by at most 0.04.) */
 static void check_biases(const layer *l)
 {
     char path[512], *want = NULL;
@@ -231,7 +233,7 @@ static void test_threads_and_memory(void **state)
         before = osh_mem_live(one.at.cx);
         learn(&one, rule, &predicted);
         size_t peak = osh_mem_peak(one.at.cx) - before;
-        // small blocks: the overhead of each counts
+        // 2: the blocks are small, so the overhead of the allocator is large
         assert_true(peak <= predicted && predicted <= 2 * peak);
         learn(&three, rule, &predicted);
         assert_memory_equal(one.codes, three.codes, (size_t)one.n_codes);
@@ -240,7 +242,7 @@ static void test_threads_and_memory(void **state)
     }
 }
 
-/* Learns with another rule; the predicted memory suffices. */
+/* Learns with another rule, and checks that the predicted memory is enough. */
 static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
 {
     size_t predicted, before;
@@ -251,14 +253,15 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
     assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
 }
 
-/* A stopped run has the codes of the same number of steps, and a constant curve from there on.
- * AdaRound without its regularizer stops in the second window after the warm start. */
+/* A run that stops early has the codes of a run with that number of steps, and its curve is
+ * constant from then on. AdaRound without its regularizer stops in the second window after the warm
+ * start. */
 static void test_early_stop(void **state)
 {
     osh_ada_rule quant = kinds[QUANT].rule, round = kinds[ROUND].rule;
     layer stopped, shorter;
     (void)state;
-    quant.rate = quant.scale_rate = 1e-12; // steps this small do not lower the loss
+    quant.rate = quant.scale_rate = 1e-12; // with such small steps the loss does not fall
     learn_with(&stopped, &quant, (osh_block_rule){.window = 3, .warm = 0.2});
     int64_t n = stopped.did.n_steps;
     assert_in_range(n, 8 + 2 * 3, STEPS - 1);
@@ -293,7 +296,7 @@ static void test_selective(void **state)
     layer_close(&l), layer_close(&plain);
 }
 
-/* Another rate where rounding to nearest loses more than is said. */
+/* If the loss of rounding to nearest exceeds `above`, the learning rate is `rate`. */
 static void test_adjusted_rate(void **state)
 {
     osh_ada_rule other = kinds[QUANT].rule;

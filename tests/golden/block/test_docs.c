@@ -1,6 +1,6 @@
-/* test_docs.c - AdaRound and AdaQuant by block of each layer of examples/docs-llama-3m in F32
- * against PyTorch (gen_docs.py), from the same inputs: losses of 40 steps within 1 %, 99 % of the
- * codes of every 64th row. */
+/* test_docs.c - compares AdaRound and AdaQuant of each layer of examples/docs-llama-3m in F32 with
+ * PyTorch (gen_docs.py) from the same inputs: the losses of 40 steps must agree within 1 %, and 99
+ * % of the codes of every 64th row must be equal. */
 #include "golden/models/tiny.h"
 #include "learn/block.h"
 #include "plain.h"
@@ -27,8 +27,8 @@ typedef struct docs {
     osh_graph *g;
     osh_weights *w;          // own: all weights, in F32
     osh_partition *parts;
-    int first, n, in, out;   // current layer: its nodes, the value that it reads, the value that
-                             // it makes
+    int first, n, in, out;   // current layer: its nodes [first, first + n), its input value, its
+                             // output value
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
@@ -48,7 +48,7 @@ static void write_text(osh_ctx *cx, const char *dir, const char *name, const cha
     osh_free(cx, path);
 }
 
-/* Opens the model with "float32" in its config. */
+/* Opens the model with the dtype "float32" in its config. */
 static void model_open(docs *m)
 {
     char path[512], *text = NULL, *at, config[4096];
@@ -92,7 +92,8 @@ static void samples_open(docs *m, const cJSON *ids)
     for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++) **p = calloc((size_t)(at * WIDTH), 4);
 }
 
-/* Runs nodes [first, first + n) with `from` as value v, and copies value `out` to `to`. */
+/* Runs nodes [first, first + n) with the data `from` for value v, and copies value `out` to
+ * `to`. */
 static void run(docs *m, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -109,7 +110,8 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     free(keep);
 }
 
-/* The last layer's subgraph also has the head: the same number of nodes as in the first is used. */
+/* Sets the members for layer l. The subgraph of the last layer also contains the head, so the
+ * number of nodes is taken from the first layer. */
 static void layer_at(docs *m, int l)
 {
     const osh_subgraph *s = &m->parts->parts[1 + l];
@@ -182,8 +184,8 @@ static void learn(docs *m, const osh_ada_rule *rule)
     free(run_all);
 }
 
-/* Compares the losses and codes of a layer; `want` has two codes per byte. Returns the codes after
- * it. */
+/* Compares the losses and codes of a layer. `want` has the codes of PyTorch, two per byte. Returns
+ * the position in `want` after this layer. */
 static const uint8_t *check(const docs *m, const char *kind, int layer, const cJSON *curve, const uint8_t *want)
 {
     int64_t same = 0, n = 0;
@@ -201,8 +203,7 @@ static const uint8_t *check(const docs *m, const char *kind, int layer, const cJ
     return want + n / 2;
 }
 
-/* Goes to the next layer: x is computed from the rounded earlier layers, x0 from the original
- * ones. */
+/* Computes the inputs of the next layer: x from the rounded layers, x0 from the original layers. */
 static void advance(docs *m, int64_t n)
 {
     layer_free(m);
@@ -235,7 +236,8 @@ static void test_docs(void **state)
     run(&m, 0, m.first, -1, NULL, m.in, m.x0);
     int64_t tokens = m.offsets[m.data.n];
     memcpy(m.x, m.x0, (size_t)(tokens * WIDTH) * sizeof(float));
-    int n_layers = SANITIZED ? 1 : m.g->n_layers; // all layers run the same code
+    int n_layers = SANITIZED ? 1 : m.g->n_layers; // all layers run the same code, so one layer is
+                                                  // enough with sanitizers
     for (int l = 0; l < n_layers; l++) {
         layer_at(&m, l);
         run_layer(&m, m.x0, m.y0);

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
-warnings.simplefilter("ignore")  # unknown escapes
+warnings.simplefilter("ignore")  # hides warnings about unknown escapes
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -25,7 +25,7 @@ class Frozen(datetime.datetime):
 
 
 chat_template_utils.datetime = Frozen
-TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # no unk_token: it is undefined
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # without unk_token, so that it is undefined
 
 
 def families():

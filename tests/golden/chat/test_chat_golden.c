@@ -1,5 +1,5 @@
-/* test_chat_golden.c - templates and conversations render to the texts of transformers (gen.py),
- * byte for byte; templates that it refuses are refused. */
+/* test_chat_golden.c - chat templates must render conversations to the texts of transformers
+ * (gen.py), byte for byte. Templates that transformers refuses must be refused. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ static void test_language(void **state)
     osh_free(cx, json);
 }
 
-/* Makes a model directory with this template and the tokens of gen.py. */
+/* Makes a model directory with the template of a family and the tokens of gen.py. */
 static void make_model(const char *dir, const char *family)
 {
     static const char config[] = "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"unk_token\": null,"

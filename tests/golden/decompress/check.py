@@ -109,7 +109,7 @@ def check(name, a, modifier, arguments, tmp):
     model = AutoModelForCausalLM.from_pretrained(out, dtype="auto")
     tokenizer = AutoTokenizer.from_pretrained(out)
     ids = tokenizer("The", return_tensors="pt")
-    made = model.generate(**ids, max_new_tokens=8, min_new_tokens=8, do_sample=False)  # its first step decompresses
+    made = model.generate(**ids, max_new_tokens=8, min_new_tokens=8, do_sample=False)  # the first step decompresses the weights
     n_new = made.shape[1] - ids["input_ids"].shape[1]
     theirs = {n + ".weight": m.weight.detach() for n, m in model.named_modules() if hasattr(m, "quantization_scheme")}
     missing = set(ours) ^ set(theirs)
@@ -142,7 +142,7 @@ def main():
             n += 1
             try:
                 bad += not check(name, a, modifier, arguments, tmp)
-            except Exception as e:  # one line for this scheme; the others still run
+            except Exception as e:  # prints one line for this scheme and continues with the next
                 bad += 1
                 print(f"{name:32} FAILED {type(e).__name__}: {str(e)[:300]}", flush=True)
     print(f"{n} schemes, {bad} wrong")

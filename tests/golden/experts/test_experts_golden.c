@@ -1,7 +1,7 @@
-/* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers by LLM
- * Compressor's quantize_weight and experts (gen.py): the scales have the same bytes, and at least
- * 99.9 % of the codes are equal. Also checks the planned cost of its passes. Runs under each
- * instruction set (cmake/tests.cmake). Prints the figures. */
+/* test_experts_golden.c - compares a whole GPTQ run over a tiny Qwen3-MoE with LLM Compressor
+ * (gen.py): the scales must have the same bytes, and at least 99.9 % of the codes must be equal.
+ * Also checks the planned cost of the passes. Runs under each instruction set (cmake/tests.cmake).
+ * Prints the numbers of differing codes. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 #include "budget/cost.h"
@@ -18,7 +18,7 @@ static osh_tensor *tensor_of(osh_ctx *cx, const osh_st *st, const char *module, 
     return t;
 }
 
-/* Counts the codes that differ; both files have 4 bits per code, the lowest first. */
+/* Counts the codes that differ. Both files have 4 bits per code, the lowest bits first. */
 static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const char *module, int64_t *n)
 {
     osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"), *codes = tensor_of(cx, want, module, "codes");
@@ -60,7 +60,8 @@ static void compare_run(const char *all_experts, const char *golden)
         if (k) printf("%s: %lld of %lld codes differ\n", module, (long long)k, (long long)n);
         differ += k, all += n, modules++;
     }
-    assert_int_equal(modules, 3 * 4 + 3 + 2 * 3 * E); // attention, an MLP, experts
+    assert_int_equal(modules, 3 * 4 + 3 + 2 * 3 * E); // q, k, v and o of 3 layers; an MLP; the
+                                                      // experts of 2 layers
     printf("%lld of %lld codes differ (limit 0.1 %%)\n", (long long)differ, (long long)all);
     assert_true(differ * 1000 <= all);
     osh_st_close(cx, out), osh_st_close(cx, want);
@@ -75,8 +76,8 @@ static void codes_of_a_run(void **state) { (void)state, compare_run("true", "cod
 /* Experts see the tokens that the router sends to them. */
 static void codes_of_routed_tokens(void **state) { (void)state, compare_run("false", "routed.safetensors"); }
 
-/* All tokens pass through the experts when their statistics are collected, and through the router,
- * whose choices are counted. In later passes only routed tokens count. */
+/* In the pass that collects statistics, the experts process all tokens. In later passes, they
+ * process only the tokens that the router sends to them. */
 static void flops_of_experts(void **state)
 {
     (void)state;

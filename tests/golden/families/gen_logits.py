@@ -34,7 +34,7 @@ TOWER = re.compile(r"(^|\.)(vis|image|video|multi_modal|connector|aligner|genera
 
 
 def small(members):
-    """Returns the members of a configuration with the vocabulary of the goldens."""
+    """Returns the members of a configuration with the small vocabulary of these tests."""
     if "text_config" in members:
         return members | {"text_config": small(members["text_config"])}
     return members | {"vocab_size": VOCABULARY}

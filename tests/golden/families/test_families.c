@@ -1,7 +1,7 @@
-/* test_families.c - checkpoints of many families, as if none had a template, with the names and
- * shapes that transformers writes (gen.py). Every tensor that is quantized without data is a Linear
- * there, or an expert that it keeps in one tensor with the others; never a router, table or Conv1D.
- * The table below lists the Linears of the blocks that stay dense. */
+/* test_families.c - plans checkpoints of many families as if none had a template. Their tensors
+ * have the names and shapes that transformers writes (gen.py). A tensor that is quantized without
+ * data must be a Linear or an expert in transformers, never a router, a table or a Conv1D. The
+ * table below lists the Linears of decoder blocks that stay dense. */
 #include "golden/models/tiny.h"
 #include "match/dense.h"
 #include "plan/plan.h"
@@ -11,7 +11,7 @@
 enum { MAX_DENSE = 4 };
 typedef struct family {
     const char *name;
-    const char *row;              // words of a line of the plan: number of dense modules and the
+    const char *row;              // words of a line of the plan: number of dense modules, and the
                                   // reason
     const char *dense[MAX_DENSE]; // words in the names of Linears of blocks that stay dense
     bool warned;                  // true if more than a tenth of the blocks' weights stays dense
@@ -105,7 +105,8 @@ static const family families[] = {
      {0}, false, false},
 };
 
-/* True if name has a number between dots, which the plan shows as a list. */
+/* True if a part of the name is a number, as in a list of layers, and the name is not that of a
+ * vision tower. */
 static bool is_in_list(const char *name)
 {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -115,7 +116,7 @@ static bool is_in_list(const char *name)
     return false;
 }
 
-/* Writes the family under the name of an architecture without a template. */
+/* Writes a checkpoint of the family, but with the name of an architecture without a template. */
 static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
 {
     tiny_case t = {.json = cJSON_CreateObject()};
@@ -129,7 +130,7 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        cJSON_DeleteItemFromArray(shape, 0); // removes the class
+        cJSON_DeleteItemFromArray(shape, 0); // removes the class, which is not part of the shape
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);
         cJSON_AddItemToArray(list, row);
@@ -160,7 +161,8 @@ static void check_tensor(const family *f, const osh_plan *p, const cJSON *e)
     if (linear && is_in_list(e->string) && !known) fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
 }
 
-/* Checks the plan's lines about dense modules, and the last line, which warns if they are many. */
+/* Checks the lines of the plan about dense modules, and the warning in the last line if there are
+ * many. */
 static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
 {
     bool found = f->row == NULL;
@@ -211,8 +213,8 @@ static void only_linears_are_quantized(void **state)
     cJSON_Delete(all);
 }
 
-/* Llama 4's experts pruned without quantization are refused: transformers would look for them in
- * one tensor. */
+/* Pruning Llama 4's experts without quantization is refused, because transformers expects all
+ * experts in one tensor. */
 static void experts_apart_want_codes(void **state)
 {
     fixture *x = *state;

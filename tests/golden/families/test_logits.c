@@ -1,6 +1,7 @@
-/* test_logits.c - F32 logits of a tiny random checkpoint of each family of logits/ against
- * transformers (gen_logits.py): max |difference| is at most 5e-6 of max |logit|. Each config.json
- * lacks the keys that have their defaults, so that the templates' defaults count, too. */
+/* test_logits.c - compares F32 logits of a tiny random checkpoint of each family in logits/ with
+ * transformers (gen_logits.py): max |difference| must be at most 5e-6 of max |logit|. Keys with
+ * default values are absent from each config.json, so the defaults of the templates are tested,
+ * too. */
 #include "golden/models/logits.h"
 #include "torture.h"
 #include "unit/dir_fixture.h"
@@ -50,7 +51,7 @@ static void logits_are_those_of_transformers(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Sets a member of config.json, or removes it; json NULL: removes. */
+/* Sets a member of config.json to a JSON text, or removes the member if `json` is NULL. */
 static void config_set(const tiny_case *t, const char *key, const char *json)
 {
     cJSON *config = cJSON_GetObjectItemCaseSensitive(t->json, "config");

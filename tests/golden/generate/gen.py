@@ -34,7 +34,7 @@ TRIES = 12
 # tokens of a prompt, new tokens. The long ones cross windows (16), chunks (24), lengths at which
 # rope changes (32), and the short one is shorter than a convolution.
 LENGTHS = [(20, 24), (2, 12)]
-LONG = {"phi3_longrope": [(56, 24), (2, 12)]}  # crosses 64
+LONG = {"phi3_longrope": [(56, 24), (2, 12)]}  # the text crosses the length 64
 # Two faults of transformers' caches. Phi3 drops its cache where the frequencies of longrope change,
 # as its prepare_inputs_for_generation says; with this version's generate that code has no effect,
 # and keys keep the short frequencies. Mamba2's step of one token forgets time_step_limit.

@@ -55,7 +55,7 @@ def make_weight(c):
 
 
 def make_hessian(c):
-    """Returns X^T X, exact."""
+    """Returns X^T X, computed exactly."""
     tokens, columns, s = c["tokens"], c["I"], c["stream"]
     common = whole(s + 2, tokens, 31) - 15
     noise = whole(s + 3, tokens * columns, 31).reshape(tokens, columns) - 15
@@ -113,9 +113,9 @@ SAMPLES = 32
 
 
 def solved_codes(q, scale, zero, args):
-    """The codes that the solver chose. Saving quantizes the dequantized weight again, in its own
-    dtype. With 7 or 8 bits in BF16 that changes some codes (changed_by_saving): (q - zero) scale
-    has 8 bits of mantissa."""
+    """Returns the codes that the solver chose. LLM Compressor saves a weight by quantizing the
+    dequantized weight again, in its dtype. With 7 or 8 bits in BF16 this changes some codes
+    (changed_by_saving), because (q - zero) scale has only 8 bits of mantissa."""
     s, z = scale.double(), zero.double()
     if args.strategy in ("group", "tensor_group"):
         s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))

@@ -1,21 +1,22 @@
-/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight for the same weight
- * and Hessian, on the CPU and on a GPU, under each instruction set (cmake/tests.cmake).
+/* test_gptq_golden.c - compares GPTQModifier with LLM Compressor's quantize_weight for the same
+ * weight and Hessian, on the CPU and on a GPU, under each instruction set (cmake/tests.cmake).
  *
- * Scales and zero points have the same bytes. Codes may differ if rounding errors decide them. With
- * u = 2^-24, a Cholesky factorization in f32 is that of H + E with |E| near u |H|. So the number
- * that is rounded to a code moves by some kappa u of the step (kappa: the condition number of the
- * damped H), and the code flips if the number is that close to a tie, on either side: a share of 2
- * kappa u. A flip moves the later numbers of its row and causes about one more flip: 4 kappa u, and
- * a code in a thousand in addition. For Hessians of many tokens that is almost nothing; for one
- * token (one_token_int7: rank 1 and the damping) kappa is 26,000 and a share of 0.7 % is allowed.
+ * Scales and zero points must have the same bytes. Codes may differ if rounding errors decide them.
+ * With u = 2^-24, a Cholesky factorization in f32 is exact for some H + E with |E| near u |H|. So
+ * the number that is rounded to a code has an error of about kappa u steps (kappa: the condition
+ * number of the damped H). The code flips if the number is that close to a tie, which happens to a
+ * share of 2 kappa u of the codes. A flip changes the later numbers of its row and causes about one
+ * more flip. So a share of 4 kappa u may differ, and one code in a thousand in addition. For
+ * Hessians of many tokens this is almost 0. For one token (one_token_int7: rank 1 and the damping)
+ * kappa is 26,000, and 0.7 % are allowed.
  *
- * At a tie both codes cost the same in GPTQ's objective, tr(dW (H + damping) dW^T) = sum of e^2 /
- * U[i][i]^2 over the codes. So this program's objective is at most 0.1 % above the reference's if
- * no code flips. After a flip the errors e of its row are new random numbers: I squares of uniform
- * numbers, whose sum has a standard deviation of 0.9 / sqrt(I) of its mean. With O rows, r of them
- * with a flip, the difference is 0.9 sqrt(2 r / I) / O of the whole; three times that is allowed.
- * Without the damping this would not hold: with rank 1 a whole row is one square. Weights and
- * Hessians are those of gen.py. Prints the figures. */
+ * At a tie both codes have the same loss in GPTQ's objective, tr(dW (H + damping) dW^T) = sum of
+ * e^2 / U[i][i]^2 over the codes. So the objective must be at most 0.1 % above the reference's if
+ * no code flips. After a flip the errors e of the row are new random numbers: their I squares have
+ * a sum whose standard deviation is 0.9 / sqrt(I) of its mean. If r of O rows have a flip, the
+ * relative difference is 0.9 sqrt(2 r / I) / O; three times that is allowed. Without damping this
+ * is not true: with rank 1 a row has only one square. Weights and Hessians are those of gen.py.
+ * Prints the differences. */
 #include "torture.h"
 #include "kernels/card.h"
 #include "plain.h"
@@ -39,7 +40,7 @@ typedef struct gptq_case {
     bool dead;
     osh_dtype dtype;
     osh_recipe *recipe; // own
-    osh_st *st;         // view: the reference's tensors
+    osh_st *st;         // view: tensors of LLM Compressor
 } gptq_case;
 
 static int64_t whole(int64_t stream, int64_t i, uint64_t below)
@@ -62,7 +63,7 @@ static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
     return w;
 }
 
-/* X^T X, full; adds one row t of X at a time. */
+/* Returns H = X^T X (own, both triangles), summed row by row of X. */
 static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
 {
     osh_tensor *h = NULL;
@@ -87,7 +88,7 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
     return h;
 }
 
-/* Returns tensor <case>.<leaf>; NULL if there is none. */
+/* Returns the tensor <case>.<leaf> of the file (own), or NULL if there is none. */
 static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
 {
     char name[96];
@@ -102,7 +103,7 @@ static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
     return t;
 }
 
-/* Returns the reference's codes, one byte each. */
+/* Returns the codes of LLM Compressor, one byte each (own). */
 static int8_t *load_codes(osh_ctx *cx, const gptq_case *c, const osh_q_args *q)
 {
     int8_t *codes = osh_alloc(cx, (size_t)(c->O * c->I));
@@ -133,7 +134,7 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
     osh_tensor_free(cx, want);
 }
 
-/* Returns tr(dW H dW^T) for the weight that the codes stand for. */
+/* Returns tr(dW H dW^T), where dW is the error of the dequantized codes. */
 static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
                         const osh_qparams *p, const osh_q_args *q)
 {
@@ -152,7 +153,8 @@ static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, co
     return sum;
 }
 
-/* Returns H with the modifier's damping. A dead column costs nothing. */
+/* Returns H with the modifier's damping (own). A dead column (all inputs are 0) is not damped, so
+ * its errors have no loss. */
 static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
 {
     const osh_modifier *m = &c->recipe->modifiers[0];
@@ -169,8 +171,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* Returns the largest singular value of m: |m x| / |x| after some steps of x := m^T m x, or of x :=
- * m x if m is symmetric. */
+/* Returns the largest singular value of m by power iteration: |m x| / |x| after some steps of x :=
+ * m^T m x, or of x := m x if m is symmetric. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
@@ -194,7 +196,7 @@ PLAIN static double largest(const float *m, int64_t n, bool symmetric)
     return sqrt(norm);
 }
 
-/* Returns the condition number of a damped H. Its dead columns are separate from the others. */
+/* Returns the condition number of a damped H without its dead columns. */
 static double condition(osh_ctx *cx, const osh_tensor *damped)
 {
     const osh_op *factor = osh_op_find("gptq_factor");
@@ -212,7 +214,8 @@ static double condition(osh_ctx *cx, const osh_tensor *damped)
     return top / (least * least);
 }
 
-/* Solves the job on a GPU. Afterwards the weight there holds the values of the codes. */
+/* Solves the job on a GPU. After that, the weight on the GPU must have the dequantized values of
+ * the codes. */
 static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_linear_job *job, const osh_tensor *h,
                         int64_t samples)
 {
@@ -235,8 +238,9 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
     job->device_w = NULL;
 }
 
-/* Solves three weights of one input, one of them packed, on their own device: the GPU memory used
- * is at most what `needs` says, and the host memory not much less. */
+/* Solves three weights with one input, one of them packed, on a new device. The used GPU memory
+ * must be at most the bytes that `needs` predicts. The used host memory must be at most the
+ * predicted bytes, and not much less. */
 static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                         int64_t samples)
 {
@@ -269,9 +273,9 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
-/* Solves four inputs with one weight each in one call, the third of which needs more damping to
- * have a factor. The bytes are those of separate calls, within the memory that `needs_groups` says.
- */
+/* Solves four inputs with one weight each in one call. The third input needs more damping to have a
+ * factor. The results must have the bytes of separate calls, within the memory that `needs_groups`
+ * predicts. */
 static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                          int64_t samples)
 {
@@ -292,7 +296,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(cx, osh_tensor_copy(cx, mine, h));
             float *x = mine->data, most = 0;
             for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
-            // a correlation above 1 is impossible
+            // a correlation above 1, which makes H indefinite
             if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most;
             cw[k] = card_put(cx, d, w), ch[k] = card_put(cx, d, mine);
             osh_tensor_free(cx, mine), mine = NULL;
@@ -306,7 +310,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             size_t one_room = osh_arena_room(d->arena), one = m->type->needs(m, groups->jobs, 1, 1, &one_room);
             assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
-            // results that exist while the third is damped
+            // results that exist while the third input is damped again
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
             print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, room,
                           host_took, said);
@@ -341,7 +345,8 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    for (int64_t i = 0; i < c->I; i++) // the code must not read above the diagonal
+    for (int64_t i = 0; i < c->I; i++) // the upper triangle is NaN, because the code must not read
+                                       // it
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
@@ -369,7 +374,8 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
                   most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
-    assert_true(theirs < nearest); // so the Hessian has an effect
+    assert_true(theirs < nearest); // the Hessian has an effect: the loss is less than that of
+                                   // rounding to nearest
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, used);
@@ -409,7 +415,7 @@ static void test_cases(void **state)
         c.dtype = !strcmp(dtype, "BF16") ? OSH_BF16 : !strcmp(dtype, "F16") ? OSH_F16 : OSH_F32;
         assert_ok(cx, osh_recipe_parse(cx, &c.recipe, recipe, strlen(recipe), c.name));
         run_case(cx, NULL, &c);
-        // it is refused on a GPU
+        // scale_dtype is refused on a GPU
         if (d && !c.recipe->modifiers[0].schemes[0].weights.scale_dtype) run_case(cx, d, &c);
         osh_recipe_free(cx, c.recipe);
     }

@@ -55,7 +55,8 @@ def take(config):
             json.dump(config, f)
         k = AutoConfig.from_pretrained(d)
     if k.rope_parameters["rope_type"] != "default":
-        # like the constructor of the rotary embedding: top-level keys count only from here on
+        # the constructor of the rotary embedding also does this; before it top-level keys have no
+        # effect
         k.standardize_rope_params()
     return {"tie_word_embeddings": k.tie_word_embeddings, "max_position_embeddings": k.max_position_embeddings,
             "dtype": str(k.dtype) if k.dtype is not None else None, "rope": k.rope_parameters}

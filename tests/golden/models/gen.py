@@ -40,8 +40,8 @@ def stream(name):  # FNV-1a, 32 bits
 
 
 def weight(name, shape):
-    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice
-    that for q and k."""
+    """Returns a random weight by the rule of tiny.h: norms around 1, biases 0.5, embeddings 1,
+    linears sqrt(3 / in), q and k twice that."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
@@ -69,11 +69,11 @@ def model_type(arch):
     return TYPES.get(name, name.lower())
 
 
-def four(arch, **kw):  # the format of transformers 4
+def four(arch, **kw):  # returns a config in the format of transformers 4
     return {"architectures": [arch], "model_type": model_type(arch), "torch_dtype": "float32", **kw}
 
 
-def five(arch, **kw):  # the format of transformers 5
+def five(arch, **kw):  # returns a config in the format of transformers 5
     return {"architectures": [arch], "model_type": model_type(arch), "dtype": "float32", **kw}
 
 
@@ -146,12 +146,12 @@ SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=
 TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 
-# a vision model whose text model has these members
+# returns the config of a vision model; its text model has the members kw
 def around(arch, kind, text, vision=TOWER, **kw):
     return {"architectures": [arch], "model_type": kind, "dtype": "float32", "text_config": text, "vision_config": vision, **kw}
 
 
-def layer_norms(**kw):  # for models with layer_norm_eps
+def layer_norms(**kw):  # returns members for models with layer_norm_eps
     d = size(layer_norm_eps=1e-5, **NO_PAD, **kw)
     del d["rms_norm_eps"]
     return d
@@ -306,12 +306,12 @@ CASES = {
 }
 
 
-def loader(config):  # loader of a text model or of a vision model
+def loader(config):  # returns the class that loads a text model or a vision model
     return AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
 
 
 def saved_names(directory):
-    """Names of the tensors in the file, if they differ from those in memory."""
+    """Returns the names of tensors in the file, for tensors that have another name in memory."""
     config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     with tempfile.TemporaryDirectory() as d:
         loader(config).from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
@@ -326,7 +326,7 @@ def names_and_shapes(directory, stacked):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
     tied = model.config.tie_word_embeddings
     rows = [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
-    if model.config.model_type == "gpt_neox":  # transformers renames it on loading
+    if model.config.model_type == "gpt_neox":  # transformers renames this module when it loads a checkpoint
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     mixtral = model.config.model_type == "mixtral"
     rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
@@ -345,8 +345,8 @@ def split_experts(name, shape, mixtral):
 
 
 def run(config, tensors, stored, computed, samples):
-    """Logits of each sample alone, with a new model each, because the dynamic rope remembers the
-    longest sample."""
+    """Returns the logits of each sample alone. Each sample gets a new model, because dynamic rope
+    keeps the length of the longest sample."""
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
         save_file({n: torch.from_numpy(np.asarray(weight(n, s))).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
@@ -400,7 +400,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     manifest = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
     old = json.loads((HERE / "MANIFEST.json").read_text())
-    asked = sys.argv[1:]  # cases that are given; none: all
+    asked = sys.argv[1:]  # names of cases; without names all cases are made
     assert not asked or all(old[k] == v for k, v in manifest.items()), "other versions: make all cases"
     manifest["cases"] = {c: make(c) if not asked or c in asked else old["cases"][c] for c in CASES if not asked or c in asked + list(old["cases"])}
     (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")

@@ -1,11 +1,11 @@
-/* test_models.c - logits of tiny random checkpoints of every architecture and rope type against
- * transformers.
+/* test_models.c - compares logits of tiny random checkpoints of every architecture and rope type
+ * with transformers.
  *
- * F32: max |difference| is at most 5e-6 of max |logit|. BF16, F16: the mean |NLL difference| to the
- * f32 truth is at most 1.25 times that of transformers' own half precision, plus 1e-4, and 0.96
- * times over all cases. Runs under each instruction set (cmake/tests.cmake). Prints the figures.
- * Fixtures: gen.py. With arguments, `test_models DIR CASE` prints the figures of BF16 and F16 for
- * other weights (noise.py). */
+ * F32: max |difference| must be at most 5e-6 of max |logit|. BF16, F16: the error is the mean
+ * |difference| of the NLL to that of f32. It must be at most 1.25 times the error of transformers
+ * in half precision, plus 1e-4, and on average over all cases 0.96 times. Runs under each
+ * instruction set (cmake/tests.cmake). Prints the errors. Fixtures: gen.py. With arguments,
+ * `test_models DIR CASE` prints the errors of BF16 and F16 for other weights (noise.py). */
 #include "golden/models/logits.h"
 #include "kernels/kernel_test.h"
 
@@ -31,12 +31,13 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // true if the weights come from other draws
-static double log_ratios[2]; // sums of log ratios over the cases so far: BF16, F16
+static bool drawn; // true if the weights are other random numbers (noise.py)
+static double log_ratios[2]; // sums over the cases of log (our error / transformers' error): BF16,
+                             // F16
 static int n_ratios;
 
-/* Compares row `row` of <case>.nll.npy: 0 for BF16, 2 for F16. It has the true values; the next row
- * has those of transformers. */
+/* Compares the NLL of each token with <case>.nll.npy. row: 0 for BF16, 2 for F16. That row has the
+ * NLL of f32, and the next row the NLL of transformers in the narrow dtype. */
 static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
                          osh_dtype dt, int row)
 {
@@ -85,7 +86,8 @@ static void run_case(void **state)
     osh_ctx_free(cx);
 }
 
-/* Averaged over all cases, scores kept in f32 must show. */
+/* On average over all cases, the error must be smaller than that of transformers, because attention
+ * scores are f32. */
 static void test_mean_ratio(void **state)
 {
     (void)state;

@@ -22,7 +22,7 @@
 static uint64_t tiny_seed = 20240607; // a case may set another "seed"
 static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
-/* A test named after the case x, whose state is that name. */
+/* Defines a test with the name of the case x. The state of the test is that name. */
 #define TINY_CASE(run, x)                                                                          \
     {                                                                                              \
         .name = #x, .test_func = run, .initial_state = (void *)(uintptr_t) #x                      \
@@ -94,7 +94,8 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
     }
 }
 
-/* Makes dir and writes dir/config.json (with this dtype) and dir/model.safetensors. */
+/* Makes the directory `dir`, and writes dir/config.json with the dtype dt, and
+ * dir/model.safetensors. */
 static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, osh_dtype dt)
 {
     const cJSON *tensors = cJSON_GetObjectItemCaseSensitive(t->json, "tensors");
@@ -145,8 +146,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     free(e);
 }
 
-/* Returns the f32 elements after the header of a .npy file (version 1, C order, '<f4'). own:
- * osh_free(cx, *file) */
+/* Returns the f32 elements of a .npy file (version 1, C order, '<f4'), a view of *file (own:
+ * osh_free). */
 static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name,
                                     const char *suffix)
 {

@@ -125,7 +125,7 @@ def main():
     for i, (rows, cols, args, observer, kwargs) in enumerate(CASES):
         for tag, dtype in DTYPES.items():
             if tag == "F16" and "scale_dtype" in args:
-                continue  # the reference takes denormal ranges for zeros in this case
+                continue  # LLM Compressor treats denormal ranges as zeros in this case
             name, stream = f"{i:02d}_{tag}", 10 * (i + 1)
             w = make_weight(stream, rows, cols, dtype)
             q = QuantizationArgs(**args)

@@ -27,7 +27,7 @@ CASES = [
     ("percentile", {"percentile": 99.0, "bins": 512}, "int", True, False, GROWING),
     ("percentile", {"percentile": 98.0}, "int", False, False, GROWING),
     ("percentile", {"percentile": 99.5}, "float", True, True, GROWING),
-    # does not fit into the bins
+    # a value that does not fit into the bins
     ("percentile", {"percentile": 90.0, "bins": 16}, "int", True, False, [(500, 0.01), (500, 300.0)]),
     ("layerwise_percentile", {}, "int", True, False, GROWING),
     ("layerwise_percentile", {"first": 90, "second": 99, "third": 99.9, "mse": True}, "int", True, False, GROWING),
@@ -63,7 +63,8 @@ def sample(stream, n, scale, one_sided):
 
 
 def histogram(samples, bins, grow=8):
-    """Returns width, counts of [-n width, n width), smallest, largest."""
+    """Returns the bin width, the counts of the bins of [-n width, n width), the smallest and the
+    largest value."""
     width, n, up, down = 0.0, 0, None, None
     zeros = 0
     for x in samples:

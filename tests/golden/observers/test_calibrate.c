@@ -1,6 +1,6 @@
-/* test_calibrate.c - observers that count values: their ranges against plain NumPy's
- * (gen_calibrate.py), bit for bit. No value is lost when a histogram grows. A weight, and each head
- * of an attention, gets the range of the same values alone. */
+/* test_calibrate.c - compares the ranges of observers with histograms with NumPy
+ * (gen_calibrate.py), bit for bit. No value may be lost when a histogram grows. A weight, and each
+ * head of an attention, must get the range of its values alone. */
 #include "torture.h"
 
 #include <math.h>
@@ -31,7 +31,8 @@ static int teardown(void **state)
     return live;
 }
 
-/* Makes n values as rows of 100. Each row is repeated `copies` times side by side. */
+/* Returns n random values as rows of 100 (own). Each row is repeated `copies` times side by
+ * side. */
 static osh_tensor *sample(uint64_t stream, int64_t n, float scale, bool one_sided, int copies)
 {
     osh_tensor *x = NULL;
@@ -64,7 +65,7 @@ static void check(const cJSON *c, int number)
     osh_recipe *r = recipe_of(cJSON_GetObjectItem(c, "args")->valuestring);
     const osh_q_args *a = &r->modifiers[0].schemes[0].inputs;
     bool one_sided = cJSON_IsTrue(cJSON_GetObjectItem(c, "one_sided"));
-    osh_act_observer o[3] = {{0}}; // observers: of one head; of two heads
+    osh_act_observer o[3] = {{0}}; // observers of one head, and of two heads
     const cJSON *s = NULL;
     int64_t total = 0, seen = 0;
     float lo, hi, l, u;
@@ -114,7 +115,8 @@ static void test_numpy(void **state)
     osh_free(cx, text);
 }
 
-/* A weight with one scale is one sample; with a scale per row, each row is one. */
+/* A weight with one scale is observed as one sample. A weight with a scale per row is observed row
+ * by row. */
 static void test_weights(void **state)
 {
     static const char *const observers[] = {"percentile", "layerwise_percentile", "min_mse", "entropy", "distribution"};
@@ -154,7 +156,7 @@ static void test_weights(void **state)
         }
 }
 
-/* Observes zeros before the first width is known, and zeros alone. */
+/* Observes zeros before the first value that is not 0, and only zeros. */
 static void test_zeros(void **state)
 {
     osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "percentile"};

@@ -1,8 +1,8 @@
-/* test_observers.c - scales and zero points of weights and activations against LLM Compressor's
- * observers (gen.py): byte for byte, under each instruction set (cmake/tests.cmake), with two
- * numbers of threads. |x|^norm of F32 equals torch's except for a unit in the last place. A search
- * could end at another step if two steps lose the same to 1e-7 of it; this happens in none of these
- * cases. */
+/* test_observers.c - compares scales and zero points of weights and activations with LLM
+ * Compressor's observers (gen.py): byte for byte, under each instruction set (cmake/tests.cmake),
+ * with two numbers of threads. |x|^norm in F32 may differ from torch's by a unit in the last place.
+ * Then a search can end at another step if the losses of two steps differ by less than 1e-7; this
+ * happens in none of the cases. */
 #include "torture.h"
 #include "kernels/kernel_test.h"
 
@@ -138,7 +138,8 @@ static void check(const osh_st *st, const cJSON *c, osh_ctx *cx)
     osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
-    p.importance = importance; // one of several Linears that share the input may need it
+    p.importance = importance; // the importance is collected if any Linear with the input needs the
+                               // importance
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);
     if (p.zero) same(st, c->string, "zero", p.zero);

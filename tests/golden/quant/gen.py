@@ -45,7 +45,8 @@ U64 = np.uint64
 
 
 def make_weight(stream, N, K, dtype):
-    """Row r of 12 is one edge case; every step is exact in f32, then rounded to dtype."""
+    """Returns a weight in which each of 12 successive rows is an edge case. Every step is exact in
+    f32; the result is rounded to dtype."""
     w = rng_sym(SEED, stream, N * K).reshape(N, K) * np.float32(0.0625)
     c = np.arange(K)
     for r in range(N):
@@ -127,7 +128,7 @@ def pack_cases():
 
 def make_activation(stream, n, i, dtype):
     x = rng_sym(SEED, stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
-    if stream % 4 == 0:  # nearly one-sided: rounding decides zero points
+    if stream % 4 == 0:  # values of nearly one sign, for which rounding decides the zero points
         x = np.where(x < 0, x * np.float32((8 + stream // 4 % 8) / 2048), x)
     x[0] = 0
     if stream % 3 == 0:
@@ -144,8 +145,8 @@ def activation_cases():
             for bits, typ, sym in ((8, "int", True), (8, "int", False), (4, "int", True), (8, "float", True)):
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
-                    # Streams in which the 0-dimensional zero point, which is not rounded to the
-                    # dtype, differs.
+                    # In these streams the zero point differs if it is not rounded to the dtype, as
+                    # a 0-dimensional tensor.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1
@@ -159,7 +160,7 @@ def activation_cases():
                         scale, zero = calculate_qparams(x.min().reshape(1), x.max().reshape(1), args)
                         case |= dict(scale=float(scale), zero=float(zero))
                     y = fake_quantize(x, scale, zero, args)
-                    case |= dict(crc=crc(y + 0), args=json.loads(args.model_dump_json()))  # + 0: no -0
+                    case |= dict(crc=crc(y + 0), args=json.loads(args.model_dump_json()))  # + 0 turns -0 into 0
                     cases.append(case)
     return cases
 

@@ -1,5 +1,5 @@
-/* test_quant.c - arithmetic, packing and configuration against the results of compressed-tensors
- * and LLM Compressor for the same inputs (gen.py): every stored tensor byte for byte. */
+/* test_quant.c - compares arithmetic, packing and configuration with compressed-tensors and LLM
+ * Compressor for the same inputs (gen.py): every stored tensor must have the same bytes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static uint32_t crc32_of(const void *p, size_t n)
     return ~c;
 }
 
-/* Replaces -0 by +0: the reference keeps the sign of a value that rounds to zero, and integer codes
- * cannot. */
+/* Replaces -0 by +0. compressed-tensors keeps the sign of a value that is rounded to 0, which
+ * integer codes cannot store. */
 static void drop_minus_zero(void *p, osh_dtype dt, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -123,7 +123,7 @@ static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dty
     return t;
 }
 
-/* Returns a quantization_config with this scheme (JSON, borrowed). */
+/* Returns a quantization_config with the scheme (own). The JSON remains the caller's. */
 static osh_q_config *config_of(cJSON *scheme)
 {
     osh_q_config *q = NULL;
@@ -169,7 +169,8 @@ static void same_bytes(const osh_st *st, const char *name, const osh_format_tens
     free(want);
 }
 
-/* Checks scales, codes and stored tensors of one case; then unpacks and decodes them again. */
+/* Checks scales, codes and stored tensors of one case. Then unpacks and decodes the stored
+ * tensors. */
 static void check_weight_case(const osh_st *st, const cJSON *c)
 {
     osh_q_config *q = config_of(cJSON_GetObjectItem(c, "scheme"));
@@ -177,8 +178,8 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
     int64_t N = number(c, "rows"), K = number(c, "cols");
     osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL, stored[OSH_FORMAT_MAX_TENSORS];
-    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // the reference decodes NVFP4 and MX to
-                                                           // BF16
+    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // compressed-tensors decodes NVFP4 and
+                                                           // MX to BF16
     const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
     osh_qparams p = {0}, back = {0};
     const osh_format *f = NULL;
@@ -240,7 +241,8 @@ static void test_weights(void **state)
     assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
 }
 
-/* A scheme must have weights; here they have no effect. */
+/* Returns a quantization_config whose inputs have the scheme of the case (own). Its weights have no
+ * effect. */
 static osh_q_config *config_of_inputs(const cJSON *c)
 {
     cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();
@@ -357,7 +359,7 @@ static void test_observers(void **state)
     }
 }
 
-/* Checks presets with their observers, inferred formats and the printed text. */
+/* Checks presets: their observers, inferred formats and printed text. */
 static void check_presets(const char *path, int n)
 {
     cJSON *presets = NULL, *p;

@@ -1,6 +1,6 @@
-/* test_registered.c - rows of the data sets that LLM Compressor registers become its texts
- * (gen.py), byte for byte: from the answer of the server of rows, through the stored line, to the
- * model's chat template. */
+/* test_registered.c - rows of data sets that LLM Compressor registers must become the same texts as
+ * in LLM Compressor (gen.py), byte for byte. The steps are: reply of the Hub's server, line of a
+ * .jsonl file, model's chat template. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/"
 
-/* Makes a model directory with the template, or none, and the tokens of gen.py. */
+/* Makes a model directory with the tokens of gen.py and a chat template (NULL: none). */
 static void make_model(osh_ctx *cx, const char *dir, const char *template)
 {
     static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
@@ -25,7 +25,7 @@ static void make_model(osh_ctx *cx, const char *dir, const char *template)
     if (template) assert_ok(cx, osh_file_copy(cx, to, from));
 }
 
-/* Makes the text of a line of a .jsonl like the loader of data. */
+/* Converts a row to a line of a .jsonl, and the line to a text, as a run does. */
 static osh_status text_of(osh_ctx *cx, osh_buf *out, const osh_hub_rows *rows, const osh_buf *line, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -86,7 +86,7 @@ static void test_registered(void **state)
     assert_ok(cx, osh_json_read(cx, &cases, GOLDEN "registered/registered.json", 1 << 20, 0));
     for (const cJSON *c = cases->child; c; c = c->next, n++) compare(cx, c, dir);
     assert_true(n > 60);
-    // its prompts are not made here
+    // prompts of open_platypus are not supported
     assert_false(osh_hub_rows_registered(&(osh_hub_rows){0}, "open_platypus"));
     cJSON_Delete(cases);
     snprintf(path, sizeof path, "%s/chat_template.jinja", dir), unlink(path);

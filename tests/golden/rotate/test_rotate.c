@@ -1,8 +1,7 @@
-/* test_rotate.c - rotated weights against LLM Compressor's SpinQuantModifier: R1 and R2 by
+/* test_rotate.c - compares rotated weights with LLM Compressor's SpinQuantModifier: R1 and R2 by
  * Sylvester's matrices, norms fused, embeddings centred or not, each step rounded to the weight's
- * dtype. The sums are f64 in another order, with an error of 1e-16 of the summands. After rounding,
- * an element may be its neighbour in one case of 1e8 (F32), or of 1e13 (BF16): here all are equal.
- */
+ * dtype. Sums are f64 in another order, with relative errors of 1e-16. So after rounding, one
+ * element in 1e8 (F32) or 1e13 (BF16) may differ; in these cases all are equal. */
 #include "golden/models/tiny.h"
 #include "plan/plan.h"
 #include "rewrite/rotations.h"

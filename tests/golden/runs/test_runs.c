@@ -1,14 +1,14 @@
-/* test_runs.c - a whole run of GPTQ in F32 over a tiny model of each family, pipeline basic,
- * against the codes of LLM Compressor (gen.py), under each instruction set (cmake/tests.cmake).
- * Prints the figures.
+/* test_runs.c - compares a whole GPTQ run in F32 over a tiny model of each family (pipeline basic)
+ * with the codes of LLM Compressor (gen.py), under each instruction set (cmake/tests.cmake). Prints
+ * the numbers of differing codes.
  *
- * At most 1 in 10,000 of all codes differs. In a family none differs except in LOOSE_ROWS rows:
- * there a value is so close to the middle between two codes that another order of sums rounds it to
- * the other one, and its error moves some codes of later columns.
+ * At most 1 in 10,000 of all codes may differ. Codes of at most LOOSE_ROWS rows of all families may
+ * differ: in such a row, a value is so close to the middle between two codes that another order of
+ * sums rounds it to the other code, and its error changes some codes of later columns.
  *
- * Mixtral's experts are w1, w2 and w3 here, as in its source, and gate_proj, down_proj and up_proj
- * there. LLM Compressor also rounds modules without data, in towers or in experts that loaders do
- * not find; these have codes only there. */
+ * Mixtral's experts are named w1, w2 and w3 in this program, as in the source, and gate_proj,
+ * down_proj and up_proj in LLM Compressor. LLM Compressor also quantizes modules that this program
+ * leaves dense: modules without data, in towers or in experts that loaders do not find. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 
@@ -26,7 +26,8 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
     return n;
 }
 
-/* Finds the tensor by its own name, or by the other name of an expert of Mixtral. own */
+/* Returns LLM Compressor's tensor for a tensor of the output (own), also if Mixtral's expert has
+ * another name. NULL: there is none. */
 static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tensor)
 {
     static const char *const names[][2] = {{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};
@@ -40,7 +41,8 @@ static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tens
     return t;
 }
 
-/* Checks that every module with codes here has them there; *loose: rows that differ. */
+/* Checks that every quantized module of the output is quantized in LLM Compressor, and compares the
+ * codes. Adds the number of rows that differ to *loose. */
 static void compare_all(osh_ctx *cx, const char *name, const osh_st *out, const osh_st *want, int *loose)
 {
     int64_t codes = 0, differ = 0;
@@ -111,7 +113,7 @@ int main(void)
         CASE(deepseek_v2), CASE(deepseek_v3), CASE(gpt_oss),
         CASE(qwen3_next), CASE(qwen3_5), CASE(qwen3_5_moe), CASE(granite_hybrid), CASE(granite_hybrid_moe),
         CASE(mamba2), CASE(llava), CASE(gemma3_vision), CASE(qwen2_5_vl), CASE(qwen3_vl), CASE(mllama),
-        cmocka_unit_test(test_all_codes), // after all cases
+        cmocka_unit_test(test_all_codes), // must run after all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

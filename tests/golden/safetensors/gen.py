@@ -16,7 +16,8 @@ DTYPES = {"i64": torch.int64, "f64": torch.float64, "f32": torch.float32, "i32":
 
 
 def counted(shape, dtype):
-    """Bytes 0, 1, 2, ... modulo 251 as a tensor, which the reader can check (bool: 0 and 1)."""
+    """Returns a tensor with the bytes 0, 1, 2, ... modulo 251 (bool: 0 and 1), which the test
+    checks."""
     n = int(numpy.prod(shape)) * torch.empty(0, dtype=dtype).element_size()
     b = torch.tensor([i % (2 if dtype == torch.bool else 251) for i in range(n)], dtype=torch.uint8)
     return b.view(dtype).reshape(shape)
@@ -38,7 +39,7 @@ for i in (0, 2, 10):
         packed[p + "weight_shape"] = counted((2,), torch.int64)
 for topic, tensors in (("every_dtype", every), ("names", names), ("shapes", shapes), ("packed", packed), ("none", {})):
     save_file(tensors, topic + ".safetensors", metadata=META)
-for k in range(8):  # every length of the padding
+for k in range(8):  # files with every length of padding
     save_file({"n" * (k + 1): counted((1,), torch.uint8)}, f"pad{k}.safetensors", metadata=META)
 with open("MANIFEST.json", "w") as f:
     json.dump({"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0]}, f, indent=2)

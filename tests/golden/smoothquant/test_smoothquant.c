@@ -1,8 +1,8 @@
-/* test_smoothquant.c - SmoothQuantModifier against LLM Compressor's: factors from ranges and
- * weights, and the weights with these folded in. In BF16 and F16 the bits are the same: pow is
- * rounded to f32 here and is exact to a unit in the last place there, and rounding to 8 or 11 bits
- * removes the difference. In F32 a factor is two powers and a quotient: it may differ by 4 units in
- * the last place, and so may the weights. The inputs are those of gen.py. */
+/* test_smoothquant.c - compares SmoothQuantModifier with LLM Compressor's: the factors from ranges
+ * and weights, and the weights with the factors folded in. torch's pow may differ from ours by a
+ * unit in the last place of f32. In BF16 and F16 the bits must be the same, because rounding to 8
+ * or 11 bits removes the difference. In F32 a factor is a quotient of two powers, so factors and
+ * weights may differ by 4 units in the last place. The inputs are those of gen.py. */
 #include "torture.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static void fold_and_compare(const smooth_case *c, const char *leaf, float *w, i
     const osh_fold_rule rule = {way, s, way == OSH_FOLD_ROWS ? 1 : N, 0};
     int64_t size = (int64_t)osh_dtype_bytes(c->dt);
     osh_from_f32(raw, c->dt, w, n);
-    for (int64_t at = 0, k; at < n; at += k) { // pieces that end inside a row
+    for (int64_t at = 0, k; at < n; at += k) { // pieces whose ends are inside a row
         k = n - at < 50 ? n - at : 50;
         osh_fold_factors(raw + at * size, c->dt, &rule, at, k);
     }

@@ -25,7 +25,7 @@ BF16 = torch.bfloat16
 
 
 def codes(*shape):
-    """Every finite code of E4M3 occurs."""
+    """Returns random finite codes of E4M3."""
     raw = torch.randint(0, 256, shape, dtype=torch.uint8)
     raw[(raw & 127) == 127] = 0
     return raw.view(FP8)
@@ -89,7 +89,7 @@ def mxfp4():
 
 
 def packed():
-    """Zero points are packed down the columns: rows are read 32 at a time."""
+    """A source whose zero points are packed along the columns, so rows are read 32 at a time."""
     args = QuantizationArgs(num_bits=3, type="int", strategy="group", group_size=16, symmetric=False)
     rows, columns = 77, 48
     q = torch.randint(-4, 4, (rows, columns), dtype=torch.int8)
@@ -133,7 +133,7 @@ def experts():
 
 
 def apart(prefix, up, down):
-    """Stacks that are not transposed, as separate tensors."""
+    """Returns stacked experts that are not transposed as separate tensors."""
     F = down.shape[2]
     return {f"{prefix}.experts.{e}.{leaf}.weight": w for e in range(len(up))
             for leaf, w in (("gate_proj", up[e, :F]), ("up_proj", up[e, F:]), ("down_proj", down[e]))}
@@ -191,7 +191,8 @@ FORMATS = {  # name -> format, weights, and the dtypes of its scales
 
 
 def stored(form, w, dtype):
-    """A module's tensors [24, 64]. Its scales include 0, a negative one and a small one."""
+    """Returns the tensors of a module [24, 64]. The scales include 0, a negative and a small
+    number."""
     O, I, t = 24, 64, {}
     lowest = 1 << (w["num_bits"] - 1)
     shape = {"tensor": [1], "channel": [O, 1], "block": [2, 2]}.get(w["strategy"], [O, I // w.get("group_size", I)])
@@ -218,7 +219,7 @@ def stored(form, w, dtype):
 
 
 def scale_dtypes(dtype):
-    """Scales of each dtype in a model of another one: the expected values are those of
+    """Sources whose scales have another dtype than the model. The expected values are those of
     compressed-tensors, in the model's dtype."""
     tensors, expected, groups = {}, {}, {}
     for name, (form, w, free) in FORMATS.items():

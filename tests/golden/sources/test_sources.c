@@ -1,6 +1,6 @@
-/* test_sources.c - quantized sources are dequantized like by transformers and compressed-tensors
- * (gen.py), bit for bit: whole, and in parts that begin and end inside rows, blocks and words of
- * zero points. */
+/* test_sources.c - quantized sources must be dequantized as by transformers and compressed-tensors
+ * (gen.py), bit for bit: whole tensors, and parts that begin and end inside rows, blocks and words
+ * of zero points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void path_of(char to[300], const char *name, const char *file)
     snprintf(to, 300, "%s/tests/golden/sources/%s%s%s", OSH_SOURCE_DIR, name, file ? "/" : "", file ? file : "");
 }
 
-/* Compares elements [first, first + n). */
+/* Compares elements [first, first + n) of a tensor. */
 static void compare_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_ckpt_tensor *t, const char *want,
                          int64_t first, int64_t n)
 {
@@ -58,7 +58,8 @@ static osh_status compare_source(osh_ctx *cx, const char *name)
     path_of(path, name, "expected.safetensors");
     OSH_TRY(osh_st_open(cx, &st, path));
     const osh_checkpoint *ck = osh_source_checkpoint(s);
-    assert_int_equal(ck->n_tensors, osh_st_count(st)); // the stored tensors are not visible
+    assert_int_equal(ck->n_tensors, osh_st_count(st)); // the stored tensors of a quantized weight
+                                                       // are not listed
     for (int64_t i = 0; i < osh_st_count(st); i++) compare_tensor(cx, ck, st, osh_st_at(st, i));
 done:
     osh_st_close(cx, st);

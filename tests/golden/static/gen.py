@@ -43,8 +43,8 @@ def tensors(path):
 
 
 def digest(path):
-    """Returns the checksum of the tensors that no activation decides, and the values of the others,
-    as whole numbers if they are bits of BF16."""
+    """Returns the checksum of the tensors that do not depend on activations, and the values of the
+    other tensors (BF16: bits as whole numbers)."""
     rest, found = hashlib.sha256(), {}
     for name, (entry, data) in tensors(path).items():
         if name.endswith((".input_scale", ".input_zero_point", ".input_global_scale")):

@@ -88,8 +88,8 @@ def main():
                     if auto:
                         want = auto(lines, add_special_tokens=special)["input_ids"]
                         compare(name, want, got, lines, label + " (Auto)")
-                # Newlines inside one text: both programs get another character instead, which no
-                # line has.
+                # Compares the file as one text. Newlines are replaced by another character, which
+                # no line has.
                 text = "\u2028".join(lines)
                 with open(whole, "wb") as f:
                     f.write(text.encode("utf-8"))

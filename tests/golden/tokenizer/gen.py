@@ -125,7 +125,7 @@ def sequence(kind, *parts):
 
 
 def charsmap(pairs):
-    """A precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and their
+    """Returns a precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and their
     replacements."""
     texts, at = b"", {}
     for new in pairs.values():
@@ -165,7 +165,8 @@ def bert(clean, chinese, strip, lower):
 
 
 def sweep_text(behind):
-    """Almost every character that some table treats in a special way, each before some text."""
+    """Makes texts of nearly all characters that a table treats in a special way, each followed by
+    some text."""
     parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
              (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
     return "".join(chr(c) + behind for lo, hi in parts for c in range(lo, hi))
@@ -178,7 +179,7 @@ def sweeps():
     yield "Nmt", {"normalizer": {"type": "Nmt"}}
     yield "UnicodeScripts", {"pre_tokenizer": {"type": "UnicodeScripts"}}
     yield "Precompiled, graphemes", {"normalizer": precompiled({"a": "X"})}
-    # among marks of low and high classes
+    # each character among marks of low and high combining classes
     for name in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase"):
         yield name, {"normalizer": {"type": name}}, "\u0334\u0301a\u0345"
 

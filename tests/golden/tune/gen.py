@@ -39,7 +39,7 @@ def load(name):
     return m
 
 
-def near(x):  # rounds; the gradient is that of the unrounded number
+def near(x):  # rounds x; the gradient is that of x itself
     return x + (x.round() - x).detach()
 
 

@@ -1,7 +1,7 @@
 /* cuda_runtime.h - the part of CUDA that src/ops/cuda uses, emulated on the host: g++ compiles the
- * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time, the
- * threads of a block as fibers (block.cc). The runtime calls work on host memory (runtime.cc).
- * Knobs of the tests: play.h. */
+ * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time; the
+ * threads of a block are fibers (block.cc). The runtime calls work on host memory (runtime.cc).
+ * Tests change the emulated GPU by the functions of play.h. */
 #ifndef OSH_PLAY_CUDA_RUNTIME_H
 #define OSH_PLAY_CUDA_RUNTIME_H
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static, as blocks run one by one; shared_memory.cc poisons it
+/* ---- qualifiers. Shared memory is static, because blocks run one by one (shared_memory.cc)
  * ---- */
 #define __global__
 #define __device__
@@ -43,7 +43,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern uint3 threadIdx, blockIdx; // coordinates of the fiber that runs
+extern uint3 threadIdx, blockIdx; // coordinates of the running fiber
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
@@ -64,7 +64,7 @@ void *osh_play_dynamic_shared(void);
     } while (0)
 #define OSH_DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(osh_play_dynamic_shared())
 
-/* The arguments are copied when the kernel is launched. */
+/* Returns a call of the kernel with copies of the arguments. */
 template <class... P, class... A> std::function<void()> osh_play_bind(void (*kernel)(P...), A... args)
 {
     return [=] { kernel(args...); };
@@ -73,10 +73,11 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 /* ---- calls in which the threads of a block or warp meet ---- */
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
-int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-// the data of one lane for the others: a shuffle's value, an mma's fragments
+int osh_play_barrier(osh_play_site at, int predicate); // returns the number of true predicates
+// data of one lane for the other lanes: the value of a shuffle, the fragments of an mma
 struct osh_play_slot { uint64_t word[6]; };
-/* Returns slots [32] of the lanes in the mask. view: valid until this lane's next call but one. */
+/* Exchanges `mine` with the other lanes in the mask. Returns the slots [32] of all lanes (view:
+ * valid until the second next call of this lane). */
 const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
@@ -94,10 +95,10 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-// the only call of a warp that orders memory
+// __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
-/* Lane whose value lane `me` reads, in a part of the warp of `width` lanes that begins at lane
- * `first`. */
+/* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
+ * `width` lanes from lane `first` on. */
 inline int osh_play_idx(int me, int arg, int first, int width) { return (void)me, first + (arg & (width - 1)); }
 inline int osh_play_xor(int me, int arg, int first, int width) { return (me ^ arg) < first + width ? me ^ arg : me; }
 inline int osh_play_up(int me, int arg, int first, int width) { return (void)width, me - arg < first ? me : me - arg; }
@@ -110,18 +111,19 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     static_assert(sizeof v <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
     memcpy(&mine, &v, sizeof v);
     uint64_t value = osh_play_warp(at, mask, mine)[from].word[0];
-    if (!(mask >> from & 1)) value = ~(uint64_t)0; // that lane wrote nothing: the value is NaN
+    if (!(mask >> from & 1)) value = ~(uint64_t)0; // lane `from` is not in the mask, so the value
+                                                   // is NaN
     memcpy(&v, &value, sizeof v);
     return v;
 }
-/* ---- copies into shared memory that run beside the thread (cp.async) ---- */
-/* The target is NaN from the call on. It gets the data (n_read bytes, then zeros) when the thread
- * waits for the copy's group. A thread that reads too early, or copies over data that others still
- * read, gets NaN. */
+/* ---- asynchronous copies into shared memory (cp.async) ---- */
+/* Begins an asynchronous copy. The target is NaN until the thread waits for the group of the copy;
+ * then the target gets the data (n_read bytes, then zeros). So a thread that reads the target too
+ * early, or that still reads its old data, gets NaN. */
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
-void osh_play_async_wait(int n_left); // groups that may still be pending
-// aborts if p is not a multiple of n bytes
+void osh_play_async_wait(int n_left); // n_left: groups that may stay pending
+// aborts if the address p is not a multiple of n bytes
 void osh_play_aligned(const void *p, size_t n, const char *what);
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
@@ -212,7 +214,7 @@ typedef enum cudaDeviceAttr {
 } cudaDeviceAttr;
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
-struct cudaDeviceProp { // only some of its members
+struct cudaDeviceProp { // some members of the real struct
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;
