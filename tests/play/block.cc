@@ -288,7 +288,7 @@ static void pass_barrier(void)
     set_all_ready();
 }
 
-/* Runs a block. Its threads leave no state behind: each resets its own when it ends. */
+/* Runs a block. Its threads reset their state when they end. */
 static void run_block(void)
 {
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
