@@ -22,26 +22,26 @@ FAMILIES = ROOT / "tests" / "golden" / "families"
 # Why an architecture has no template.
 SCAN1 = "no op for the scan of Mamba 1"
 ALIBI = "no ALiBi in the op attention"
-LATER = "no op for its layers"
+LATER = "no op for the layers of Zamba 2"
 WHY = {
     "MambaForCausalLM": SCAN1, "FalconMambaForCausalLM": SCAN1, "JambaForCausalLM": SCAN1, "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "BloomForCausalLM": ALIBI, "MptForCausalLM": ALIBI,
     "OlmoForCausalLM": "no LayerNorm without a weight", "NemotronForCausalLM": "no LayerNorm with 1 added to its weight",
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
-    "PhimoeForCausalLM": "no router of its kind (sparsemixer)", "ApertusForCausalLM": "no activation xIELU",
+    "PhimoeForCausalLM": "no router of the kind sparsemixer", "ApertusForCausalLM": "no activation xIELU",
     "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
     "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
-    "PaddleOCRVLForConditionalGeneration": "its projector has another name in memory",
-    "PaliGemmaForConditionalGeneration": "its prefix attends in both directions", "RwkvForCausalLM": "no op for its recurrence",
-    "xLSTMForCausalLM": "no op for its recurrence", "RecurrentGemmaForCausalLM": "no op for its recurrence",
+    "PaddleOCRVLForConditionalGeneration": "in transformers the projector has another name than in the file",
+    "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
+    "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
     "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
 }
-SCALE = "its logits are multiplied by logit_scale, which transformers 5.17 leaves out"
-STACKED = "its experts stay dense in their tensors"
+SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
+STACKED = "experts stay dense"
 REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
-    "GraniteMoeHybridForCausalLM": "experts stay dense in their tensors", "Gemma4ForCausalLM": "experts stay dense in their tensors",
-    "MiniMaxM2ForCausalLM": "rotary_dim is read, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
+    "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
+    "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
     "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
@@ -49,13 +49,14 @@ REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM",
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration"}
 HEAD = """# Architectures
 
-Which architectures does `oneshot` calibrate, and how is each proven? The name is that of `architectures` in `config.json`.
-`scripts/coverage.py --write` makes this page.
+Which architectures does `oneshot` calibrate, and how is each proven? The name of an architecture is the entry of
+`architectures` in `config.json`. `scripts/coverage.py --write` makes this page.
 
-- **Template**: the file of `models/`. A model with a template is calibrated with data: GPTQ, AWQ, SmoothQuant and the others.
-- **Logits**: F32 logits of a tiny model equal transformers' within 5e-6 of the largest. A test of every run checks that.
-- **Load**: transformers loads a W4 output of GPTQ whole. It misses no tensor and has the logits of the rounded weights
-  (`scripts/family.py`).
+- **Template**: the file of `models/`. A model with a template can be calibrated with data, for example by GPTQ, AWQ or SmoothQuant.
+- **Logits**: the F32 logits of a tiny model differ from the logits of transformers by at most 5e-6 of the largest logit. A test
+  checks the logits of every architecture.
+- **Load**: transformers loads every tensor of a W4 output of GPTQ. The loaded model has the logits of the model with rounded
+  weights (`scripts/family.py`).
 
 An architecture without a template is rounded without data, by the names of its tensors ([formats](formats.md)).
 """
@@ -125,10 +126,10 @@ def page(known, proven, held, every):
     text = HEAD + f"\n## With a template\n\n{len(known)} architectures:\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
     text += "\n".join(table(known, proven, held))
     why = [n for n in rest if n in WHY]
-    text += "\n\n## Without a template\n\nKnown reasons:\n\n| Architecture | Why it has none |\n|---|---|\n"
+    text += "\n\n## Without a template\n\nSome architectures have no template for a known reason:\n\n| Architecture | Reason |\n|---|---|\n"
     text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
     others = [f"`{n}`" for n in rest if n not in WHY and "transformers" in every[n]]
-    text += "\n\nThe others that transformers knows have none because nobody has written one:\n\n"
+    text += "\n\ntransformers knows these other architectures, for which nobody has written a template:\n\n"
     return text + ", ".join(others) + "\n"
 
 

@@ -38,11 +38,11 @@ TOKENS, LIMIT = 40, 5e-6
 
 
 PROOFS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "families" / "proofs.json"
-READS = "transformers does not load its output: {} reads the weight of a packed Linear"
-EXCEPT = dict.fromkeys(("mamba2", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("its initializer"))) | {
+READS = "transformers cannot load a packed output, because {} reads the dense weight"
+EXCEPT = dict.fromkeys(("mamba2", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("the model's initializer"))) | {
     "falcon": ("load", READS.format("FalconLinear")),
-    "gpt2": ("gptq", "it has no Linear: calibrated runs are refused"),
-    "qwen3_vl_moe": ("load", "transformers finds no codes of its experts under LLM Compressor's names"),
+    "gpt2": ("gptq", "calibrated runs are refused, because the model has no Linear"),
+    "qwen3_vl_moe": ("load", "transformers does not find the codes of experts under LLM Compressor's names"),
 }
 
 

@@ -153,8 +153,8 @@ static void print_all(const command *c)
 static void print_python(void)
 {
     puts("Arguments of LLM Compressor's oneshot() are flags of the same name, with dashes or "
-         "underscores. Of those\n"
-         "that are no flags, values that ask for what is done anyway are taken:\n");
+         "underscores. If an\n"
+         "argument is no flag, only the value that the program uses anyway is accepted:\n");
     for (const osh_field *f = osh_python_fields; f->name; f++) {
         const char *taken = !f->values ? "any value" : *f->values ? f->values : "none";
         printf("  %-31s %-10s %s\n", f->name, taken, f->doc);

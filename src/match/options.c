@@ -31,105 +31,107 @@ const osh_field osh_option_fields[] = {
      .doc = "largest size of an output file, in decimal units"},
     {ROW(target_bits), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
      .doc =
-         "average bits of a quantized weight, scales included; bits are chosen for each module so "
-         "that the loss is small (docs/how-to/mixed-precision.md). 0: the bits of the scheme"},
+         "average bits of a quantized weight, with scales. The bits of each module are chosen by "
+         "the loss (docs/how-to/mixed-precision.md). 0: the bits of the scheme"},
     {ROW(target_size), .type = OSH_F_STR,
-     .doc = "like --target-bits, by size: 0.35x of the source's bytes of the quantized modules, or "
-            "bytes of the whole output such as 90MB"},
+     .doc = "choice of bits like --target-bits, by size: 0.35x of the source's bytes of the "
+            "quantized modules, or 90MB for the whole output"},
     {ROW(scheme), .group = "Scheme", .brief = "such as W4A16 (oneshot help schemes)",
      .type = OSH_F_STR,
      .doc = "quantization scheme such as W4A16, instead of a recipe (list: oneshot help schemes)"},
     {ROW(quality), .brief = "fast, gptq, or best (least loss)", .type = OSH_F_STR,
      .values = "fast|gptq|best",
-     .doc = "how codes are chosen: fast rounds to nearest and needs no data, gptq does what LLM "
-            "Compressor's GPTQ does, best loses least in the same format "
-            "(docs/explanation/quality.md). Keys of a recipe have priority"},
+     .doc = "method that chooses codes: fast rounds to nearest without data, gptq is GPTQ as in "
+            "LLM Compressor, best has the least loss (docs/explanation/quality.md). Keys of a "
+            "recipe have priority"},
     {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor recipe",
      .type = OSH_F_STR, .doc = "YAML file with an LLM Compressor recipe"},
     {ROW(ignore), .brief = "modules that stay dense", .type = OSH_F_STRS,
      .doc = "modules that stay dense, separated by commas, with --scheme; may be repeated"},
     {ROW(only), .type = OSH_F_STRS,
-     .doc = "modules to quantize, by name or re:, separated by commas; all other tensors are "
-            "copied bit for bit, and so are codes of a compressed-tensors source. May be repeated"},
+     .doc = "modules to quantize, by name or re:, separated by commas. All other tensors are "
+            "copied bit for bit, also codes of a compressed-tensors source. May be repeated"},
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
-     .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
+     .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row. 0: "
             "the size of the scheme"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
-     .doc = "how --scheme finds the codes: gptq, or rtn for rounding to nearest (default: rtn)"},
+     .doc = "method that finds the codes with --scheme: gptq, or rtn for rounding to nearest "
+            "(default: rtn)"},
     {ROW(targets), .type = OSH_F_STRS,
      .doc = "modules to quantize with --scheme, such as Linear,lm_head (default: Linear without "
-            "the output head); may be repeated"},
+            "the output head). May be repeated"},
     {ROW(num_bits), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 8,
      .doc = "bits of integer weights with --scheme, 2 to 8. 0: the bits of the scheme"},
     {ROW(symmetric), .type = OSH_F_STR, .values = "true|false",
-     .doc = "false gives each group a zero point, with --scheme of integer weights (default: as "
-            "the scheme says)"},
+     .doc = "false gives each group a zero point, with --scheme of integer weights (default: the "
+            "symmetry of the scheme)"},
     {ROW(arithmetic), .type = OSH_F_STR, .dflt = "reference", .values = "reference|f32",
      .doc = "arithmetic of scales and codes: reference rounds as compressed-tensors does, f32 is "
             "more accurate"},
     {ROW(dataset), .path = OSH_PATH_READ, .group = "Data", .brief = "a file, wikitext, or org/name",
      .type = OSH_F_STR, .alias = "dataset_path",
-     .doc = "calibration data: a .jsonl, .json, .csv or .txt file, also with .zst or .gz; a "
-            "directory of such files; or c4, wikitext, gsm8k, cnn_dailymail or org/name of the Hub "
-            "(docs/how-to/hub.md)"},
+     .doc = "calibration data: a .jsonl, .json, .csv or .txt file, also with .zst or .gz, or a "
+            "directory of such files. c4, wikitext, gsm8k, cnn_dailymail or org/name: a data set "
+            "of the Hub (docs/how-to/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
      .min = 1, .max = 1e12, .doc = "largest number of calibration samples"},
     {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = 0,
      .max = 1e9, .dflt = "0",
-     .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
+     .doc = "largest number of tokens in a sample. Longer samples are cut. 0: the limit of the "
             "tokenizer and the model"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key or column with the text (default: input_ids if a row has them, else text, else a "
-            "conversation in messages, conversations, or prompt and response)"},
+     .doc = "key or column with the text (default: input_ids, else text, else a conversation in "
+            "messages, conversations, or prompt and response)"},
     {ROW(text_template), .type = OSH_F_STR,
      .doc =
          "Jinja template that makes the text from several columns: '{{ question }} {{ answer }}'"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
-     .doc = "date for chat templates that print today's date; a fixed date keeps the bytes of the "
-            "output equal"},
+     .doc = "date for chat templates that print today's date. With a fixed date, the bytes of "
+            "the output stay equal"},
     {ROW(dataset_config_name), .type = OSH_F_STR,
      .doc = "configuration of a data set of the Hub (default: its only one)"},
     {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows to use, such as train[:512], train[-100:] or train[10%:20%]; for a file the name "
-            "before the bracket is ignored"},
+     .doc = "rows to use, such as train[:512], train[-100:] or train[10%:20%]. For a file, the "
+            "name before the bracket is ignored"},
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e6,
      .doc = "samples that run together. 0: a few for each thread, as memory allows. Changes no "
             "result unless --data-collator is truncation"},
     {ROW(sum_groups), .type = OSH_F_INT, .dflt = "8", .min = 1, .max = 1e6,
-     .doc = "number of groups of neighbouring samples; statistics are summed in each group, then "
-            "the sums are added in order (docs/explanation/numerics.md). Changes last bits"},
+     .doc = "number of groups of neighbouring samples. Statistics are summed in each group, then "
+            "over the groups in order (docs/explanation/numerics.md). Changes last bits"},
     {ROW(shuffle_calibration_samples), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "draws samples in random order by --seed instead of taking the first ones of the file"},
+     .doc = "draws samples in random order by --seed instead of taking the first samples of the "
+            "file"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
      .doc = "seed of the shuffle, and of the samples that block-wise learning draws"},
     {ROW(concatenate_data), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "joins all samples and cuts the text into blocks of --max-seq-length tokens"},
     {ROW(pad_to_max_length), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "accepted for LLM Compressor; statistics never count padding"},
+     .doc = "accepted as in LLM Compressor, but without effect: statistics never count padding"},
     {ROW(data_collator), .type = OSH_F_STR, .dflt = "none", .values = "none|truncation|padding",
      .doc = "truncation cuts all samples of a batch to its shortest one"},
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
-     .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
-            "layers); may be repeated"},
+     .doc = "classes, names or re: of the modules after which the graph is cut (default: decoder "
+            "layers). May be repeated"},
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "number of targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
-     .doc = "order of the calibration: sequential runs one subgraph after the other, basic the "
-            "whole model, datafree reads no data, independent traverses the model once for each "
-            "modifier (default: sequential if data is needed, else datafree)"},
+     .doc = "order of the calibration: one subgraph after the other (sequential), the whole "
+            "model (basic), no data (datafree), or one traversal for each modifier (independent) "
+            "(default: sequential if data is needed, else datafree)"},
     {ROW(calib_passthrough), .type = OSH_F_STRS,
-     .doc = "ops whose output takes the range of their input instead of an observed one: slice; "
-            "no-slice removes it from the list. Separated by commas"},
+     .doc = "ops whose output gets the range of the input instead of an observed range, such as "
+            "slice. no-slice removes slice from the list. Separated by commas"},
     {ROW(moe_calibrate_all_experts), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "calibrates each expert on all tokens; false uses the tokens that the router sends to "
-            "it, and rounds experts without tokens to nearest"},
+     .doc = "calibrates each expert on all tokens. false: on the tokens that the router sends to "
+            "the expert (experts without tokens are rounded to nearest)"},
     {ROW(propagate_error), .type = OSH_F_STR, .dflt = "true", .values = "true|false",
      .doc = "gives later subgraphs the outputs of the quantized weights of earlier ones"},
     {ROW(strict), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "fails if a module cannot be solved as asked, instead of using a simpler method and "
-            "reporting it"},
+     .doc = "fails if a module cannot be solved by the requested method, instead of using and "
+            "reporting a simpler method"},
     {ROW(device), .group = "Machine", .brief = "cpu, cuda or cuda:N [auto]", .type = OSH_F_STR,
      .dflt = "auto", .alias = "oneshot_device",
      .doc = "device for calibration and solving: cpu, cuda or cuda:N. auto: cuda if there is a "
@@ -146,26 +148,26 @@ const osh_field osh_option_fields[] = {
     {ROW(scratch_size), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "largest size of all scratch files together. 0: no limit"},
     {ROW(prefetch), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "reads the weights of the next subgraph while one is computed, as far as the budgets "
-            "allow"},
+     .doc = "reads the weights of the next subgraph during the work on the current subgraph, as "
+            "far as the budgets allow"},
     ISA_ROW,
     {ROW(scratch_compression), .type = OSH_F_STR, .dflt = "none", .values = "none|zstd",
      .doc = "compression of values in scratch files"},
     {ROW(mem_opt_level), .type = OSH_F_STR, .dflt = "auto", .values = "auto|0|1|2",
-     .doc = "location of values between two subgraphs: 0 device, 1 host memory, 2 disk. auto: the "
-            "fastest that the budgets allow"},
+     .doc = "location of values between two subgraphs: 0 device, 1 host memory, 2 disk. auto: "
+            "the fastest location that the budgets allow"},
     {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|ram|disk|disk_f16|recompute",
-     .doc = "location of values that observers read twice (docs/how-to/calibration.md): memory, "
-            "scratch files, or recompute to compute them again. auto: the fastest that the budgets "
-            "allow. disk_f16 stores F32 values as F16 and changes results; the others do not"},
+     .doc = "location of values that observers read twice: memory, scratch files, or none "
+            "(recompute). auto: the fastest within the budgets. disk_f16 stores F32 values as "
+            "F16, which changes results (docs/how-to/calibration.md)"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "lets a GPU read values and, for --eval, weights from the disk by GPUDirect Storage "
-            "(cuFile). true: even without the module nvidia-fs (docs/how-to/cuda.md). Changes no "
+     .doc = "lets a GPU read values, and weights for --eval, from the disk by GPUDirect Storage "
+            "(cuFile). true: also without the module nvidia-fs (docs/how-to/cuda.md). Changes no "
             "result"},
     {ROW(num_workers), .type = OSH_F_INT, .dflt = "1", .min = 0, .max = 256,
-     .doc = "threads that read values from the disk before they are needed, as far as the budgets "
-            "and --prefetch allow (docs/explanation/memory.md). 0: none. Changes no result"},
+     .doc = "number of threads that read values ahead from the disk, as far as the budgets and "
+            "--prefetch allow (docs/explanation/memory.md). 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "page-locks values in host memory when a GPU is used. Changes no result"},
     {ROW(overwrite), .group = "Resume", .brief = "replace a finished output", .type = OSH_F_BOOL,
@@ -182,19 +184,19 @@ const osh_field osh_option_fields[] = {
     {ROW(profile), .path = OSH_PATH_PROFILE, .type = OSH_F_STR,
      .doc = "YAML file that gets time, memory and bytes of each stage during the run"},
     {ROW(checkpoint), .type = OSH_F_STRS,
-     .doc = "marks in profile and report: NAME=SUBGRAPH writes a record NAME when that subgraph (a "
-            "module name or re:) is finished, NAME=FIRST..LAST a stage from one subgraph to "
-            "another. May be repeated"},
+     .doc = "record in profile and report. NAME=SUBGRAPH: a record NAME after this subgraph (a "
+            "module name or re:). NAME=FIRST..LAST: a stage from one subgraph to another. May be "
+            "repeated"},
     {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "text or data file on which the perplexity of the source and of the finished output is "
-            "measured, printed and written to the report, in windows of --max-seq-length tokens"},
+     .doc = "text or data file for the perplexity of the source and of the finished output, in "
+            "windows of --max-seq-length tokens. The result is printed and written to the report"},
     {ROW(json), .group = "Plan", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints the plan as JSON"},
     {ROW(verbose), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints the whole plan: subgraphs, their passes and memory, and output files (plan)"},
     {ROW(only_largest_layer), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "runs only the subgraph with the highest predicted memory, on made-up activations, "
-            "prints measured and predicted memory, and writes nothing"},
+     .doc = "runs only the subgraph with the highest predicted memory, on random activations. "
+            "Prints measured and predicted memory, and writes nothing"},
     {ROW(largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints only the subgraph with the highest predicted memory (plan)"},
     {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
@@ -239,11 +241,11 @@ const osh_field osh_eval_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of a checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "text to score: a .txt file, tokenized whole and cut into windows; a .jsonl, .json or "
-            ".csv file; each also as .zst or .gz; or org/name of the Hub"},
+     .doc = "text to score: a .txt file, which is tokenized whole and cut into windows, or a "
+            ".jsonl, .json or .csv file, also with .zst or .gz, or org/name of the Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows to use, such as test[:100]; required for a data set of the Hub"},
+     .doc = "rows to use, such as test[:100]. Required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
@@ -302,16 +304,16 @@ const osh_field osh_generate_fields[] = {
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
      .doc = "seed of the draws, with --temperature"},
     {ROW(use_cache), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "keeps the keys, values and states of earlier tokens; false runs all tokens again for "
-            "each new one, which needs less memory and more time"},
+     .doc = "keeps the keys, values and states of earlier tokens. false: runs all tokens again "
+            "for each new token, with less memory and more time"},
     {ROW(input_ids), .type = OSH_F_STR,
      .doc = "token ids separated by commas, instead of a prompt; needs no tokenizer.json"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
      .doc = "date that chat templates print"},
     MODELS_DIR_ROW,
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "memory budget of the whole program; weights that do not fit are read again for each "
-            "token. 0: the memory that the machine has left. Changes no result"},
+     .doc = "memory budget of the whole program. Weights that do not fit are read again for each "
+            "token. 0: the available memory of the machine. Changes no result"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto", .values = "auto|cpu",
@@ -341,8 +343,8 @@ const osh_field osh_bench_fields[] = {
      .doc = "instruction set of the products"},
     {ROW(device), .type = OSH_F_STR, .dflt = "cpu", .doc = "cuda or cuda:N measures that GPU too"},
     {ROW(side), .type = OSH_F_INT, .dflt = "8192", .min = 16, .max = 32768,
-     .doc = "rows and columns of the matrices that the GPU multiplies; its attention has twice as "
-            "many tokens"},
+     .doc = "rows and columns of the matrices that the GPU multiplies. The measured attention "
+            "has twice as many tokens"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "prints JSON"},
     {0},
 };
