@@ -23,8 +23,10 @@ if(OSH_SANITIZE)
   add_link_options(-fsanitize=${OSH_SANITIZE})
   if(OSH_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
-    if(OSH_SANITIZE MATCHES "address") # ASan itself checks the bounds of each object
-      add_compile_options(-fno-sanitize=object-size)
+    # ASan itself reports an access through NULL or outside an object. Without the UBSan checks of
+    # the same accesses, tests take two thirds of the time.
+    if(OSH_SANITIZE MATCHES "address")
+      add_compile_options(-fno-sanitize=object-size,null,pointer-overflow)
     endif()
   endif()
 endif()
