@@ -49,7 +49,7 @@ done:
 }
 
 /* Takes ownership of `t`. Sets *out to `t` if the template has the architecture; if not, adds the
- * architectures of `t` to the text `known` and frees `t`. */
+ * architectures of `t` to the text `known` (NULL: to no text) and frees `t`. */
 static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
                              const char *architecture)
 {
@@ -62,7 +62,8 @@ static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, os
             *out = t, t = NULL; // give
             break;
         }
-        OSH_TRY(osh_buf_printf(cx, known, "%s%s", known->len ? ", " : "", a->valuestring));
+        if (known)
+            OSH_TRY(osh_buf_printf(cx, known, "%s%s", known->len ? ", " : "", a->valuestring));
     }
 done:
     osh_template_free(cx, t);
@@ -98,6 +99,23 @@ done:
     return rc;
 }
 
+/* Searches the embedded templates. With `quick` only templates whose text has the architecture's name
+ * are parsed, because to parse all of them takes milliseconds. */
+static osh_status offer_embedded(osh_ctx *cx, osh_template **out, osh_buf *known,
+                                 const char *architecture, bool quick)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < osh_n_embedded_models && !*out; i++) {
+        const osh_embedded_model *m = &osh_embedded_models[i];
+        osh_template *t = NULL;
+        if (quick && !memmem(m->text, m->n, architecture, strlen(architecture))) continue;
+        OSH_TRY(osh_template_parse(cx, &t, m->name, m->text, m->n));
+        OSH_TRY(offer_take(cx, out, quick ? NULL : known, t, architecture));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
                              const char *architecture, const char *models_dir)
 {
@@ -108,12 +126,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
     *out = NULL;
     if (known) *known = NULL;
     if (models_dir) OSH_TRY(offer_dir(cx, &found, &names, architecture, models_dir));
-    for (size_t i = 0; i < osh_n_embedded_models && !found; i++) {
-        const osh_embedded_model *m = &osh_embedded_models[i];
-        osh_template *t = NULL;
-        OSH_TRY(osh_template_parse(cx, &t, m->name, m->text, m->n));
-        OSH_TRY(offer_take(cx, &found, &names, t, architecture));
-    }
+    if (!found) OSH_TRY(offer_embedded(cx, &found, &names, architecture, true));
+    if (!found && known) OSH_TRY(offer_embedded(cx, &found, &names, architecture, false));
     if (!found && known) {
         *known = osh_strdup(cx, names.len ? names.data : "none");
         if (!*known) rc = OSH_E_NOMEM;
