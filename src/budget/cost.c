@@ -3,8 +3,8 @@
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
  * a sample of T tokens (with a sliding window W, t + 1 is at most W); a Hessian I (I + 1). Per
  * input: the factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve,
- * and for judging rounding to nearest. Experts run on all tokens for their statistics, and later
- * only on their own tokens. Nothing else is counted. */
+ * and for the error of rounding to nearest. Experts run on all tokens for their statistics, and
+ * later only on their own tokens. Nothing else is counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -18,15 +18,16 @@
 
 /* Speeds of an imaginary machine with one AVX2 core. Only their ratios matter: the progress
  * estimate corrects the time of each phase by measurement. */
-static const double products_per_s = 50e9; // operations of F32 and BF16 matrix products
-static const double factors_per_s = 20e9;  // operations of Cholesky factors and triangular inverses
+static const double products_per_s = 50e9; // operations of matrix products in F32 and BF16
+static const double factors_per_s = 20e9;  // operations of Cholesky factorizations and triangular
+                                           // inverses
 static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
 static const double elements_per_s = 0.5e9; // values that elementwise ops write
 static const double bytes_per_s = 1e9;     // bytes of files read or written
 static const double codes_per_s = 0.15e9;  // weights rounded and packed
 static const double picked_per_s = 0.4e6;  // rows of a table that are read from the file one by one
 /* On a GPU: speed of the kernel for experts' rows (ops/cuda/routed.cuh) divided by the speed of the
- * library's products. Assumed, not measured. */
+ * library's matrix products. Assumed, not measured. */
 static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
@@ -178,7 +179,8 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations of the factor of a Hessian, including the op gptq_shift. */
+/* Returns the operations for factoring a Hessian (Cholesky and triangular inverse), including the
+ * op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);

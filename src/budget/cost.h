@@ -20,15 +20,16 @@ const char *osh_phase_name(osh_phase p); // "observe", ...
 
 typedef struct osh_cost { // costs of one subgraph
     /* Operations (multiplications and additions) of the necessary matrix products, statistics,
-     * factors and solves. Attention counts the causal half, a Hessian its triangle. */
+     * factorizations of Hessians, and solves. Attention counts the causal half, a Hessian its
+     * triangle. */
     double flops[OSH_N_PHASES];
     double work[OSH_N_PHASES]; // seconds of all work on the imaginary machine of cost.c; only
                                // ratios are used
-    /* Work of a GPU in the passes, for the estimate of cards.c. done: operations of products and
-     * statistics, also unnecessary ones. moved: bytes of values that ops read and write. stored:
-     * bytes of values copied to and from the store. loaded: bytes of weights. */
+    /* Work of a GPU in the passes, for the estimate of cards.c. done: operations of matrix products
+     * and statistics, also unnecessary ones. moved: bytes of values that ops read and write.
+     * stored: bytes of values copied to and from the store. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
-    double factor_flops; // operations of the factors, part of flops[OSH_PHASE_SOLVE]
+    double factor_flops; // operations for factoring Hessians, part of flops[OSH_PHASE_SOLVE]
 } osh_cost;
 
 /* *out (own): one element for each subgraph (for the whole graph if the pipeline is basic), and a

@@ -282,8 +282,8 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes: peak of a step; values that
-                                                              // remain after it
+typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes. most: peak of a step; left:
+                                                              // values that remain after the step
 
 /* Computes the bytes of a step, including the token ids of the batch. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
@@ -309,10 +309,10 @@ done:
     return rc;
 }
 
-/* Simulates a pass of the batches whose values are kept in memory. The batch uses an input without
- * a copy, takes it over at the last read, and its outputs are kept. The bytes change in proportion
- * to the finished tokens, so the maximum is at the beginning or at the end of the pass. `grow`:
- * bytes of the values that the pass keeps for a second look. */
+/* Simulates a pass of the batches whose values are kept in memory. A batch reads an input without a
+ * copy, frees an input that no later step reads, and keeps its outputs. The bytes change in
+ * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
+ * `grow`: bytes of the values that the pass keeps for a second look. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {

@@ -13,7 +13,7 @@
 enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists
 
 typedef struct need { // bytes for a subgraph, or for the head
-    int64_t weights, work; // weights; values and scratch
+    int64_t weights, work; // bytes of weights; bytes of values and scratch
 } need;
 
 typedef struct sums {

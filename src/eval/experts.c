@@ -20,7 +20,8 @@ struct osh_reaping {
     osh_stat *sum, *count; // own [experts]: sum: of g |f(x)| over the tokens of the expert; count:
                            // number of these tokens
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    bool *run, *keep, *stay; // own: [nodes], [graph values], [graph values]
+    bool *run, *keep, *stay; // own: run [nodes], keep [graph values]: lists of osh_forward_choose;
+                             // stay [graph values]: osh_forward.stay
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
 };

@@ -19,8 +19,9 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values];
-                                         // all entries of `none` are false
+    bool *run, *keep, *in, *none, *seen; // own: run [nodes], keep [values], in [values], none
+                                         // [weights], seen [values]; all entries of `none` are
+                                         // false
     osh_groups groups; // groups of the samples of d
     osh_stat **made, **read; // own [values]: sums of squared gradients for the current subgraph.
                              // made: for the Linear that computes the value; read: for the Linear
@@ -319,7 +320,7 @@ typedef struct masks { // own
 } masks;
 
 /* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, of the
- * statistics, and of the gradients that wait between subgraphs. */
+ * statistics, and of the gradients that are stored between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {

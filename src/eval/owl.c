@@ -24,7 +24,8 @@ struct osh_owl_measure {
     osh_groups groups;
     int n;
     norms *of;              // own [graph values]
-    bool *run, *keep;       // own: [nodes], [graph values]
+    bool *run, *keep;       // own: run [nodes], keep [graph values]: lists of
+                            // osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
 };
 

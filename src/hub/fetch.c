@@ -185,8 +185,8 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
-        if (s.part->at > before.at) tried = 0; // read without the lock, because only this thread
-                                               // changes `at`
+        if (s.part->at > before.at) tried = 0; // `at` is read without the lock, because only this
+                                               // thread changes it
         if (s.over || s.part->at == s.asked_end) continue;
         bool cut = r.status == 200 || r.status == 206,
              expired = elsewhere && (r.status == 403 || r.status == 400);

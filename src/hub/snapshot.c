@@ -200,7 +200,8 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
         bool known = !strcmp(names[i], "config.json") ||
-                     strstr(names[i], ".safetensors"); // an earlier step has looked for these files
+                     strstr(names[i], ".safetensors"); // an earlier step lists these files if they
+                                                       // are missing
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;
     }

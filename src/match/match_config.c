@@ -19,7 +19,7 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
     while (n > 0 && name[--n] != '.') continue; // removes the last part of the name
     size_t at = n;
-    /* Moves to the end of the number of the decoder block. */
+    /* Moves `at` to the end of the number of the decoder block. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // last answer of has_codes_inside, for n bytes that several names
-                              // contain
+typedef struct renamed_seen { // last question to has_codes_inside and its answer; many names have
+                              // the same first n bytes
     const char *text;         // view
     size_t n;
     bool partly; // a quantized module has these bytes in its name

@@ -12,7 +12,7 @@ typedef struct osh_prunable {
                             // `unseen`
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
     double sparsity;        // result: sparsity of the weight
-    int aimed; // result: number of the module around this one that a target names, counted from 0
+    int aimed; // result: index of the module around this one among all modules that targets name
 } osh_prunable;
 
 /* Sets the results of the n modules. */

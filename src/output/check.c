@@ -20,7 +20,7 @@ typedef struct reader {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    uint8_t *room; // view: part of check.blocks
+    uint8_t *room; // view: this reader's buffer in check.blocks
 } reader;
 
 struct check {
@@ -68,7 +68,8 @@ static bool check_has_sum(const check *c, int64_t out)
 }
 
 /* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if all
- * chunks are taken. *rc is set only for a chunk: OSH_OK or the status of an interrupt. */
+ * chunks are taken or a chunk has failed. If true, sets *rc to OSH_OK or to the status of an
+ * interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -81,7 +82,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // end the chunk between two elements
+        if (cut) // the chunk ends between two elements
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;

@@ -114,8 +114,8 @@ struct osh_emitter {
                            // bytes are known
     bool *told;            // own [tensors of the source]: true if the journal has the checksum of
                            // the tensor
-    int64_t n_looked;      // the first n_looked source tensors that were read have had `told`
-                           // checked
+    int64_t n_looked;      // number of source tensors, in the order in which they were read, for
+                           // which `told` was checked
     char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes written since the last barrier
@@ -123,7 +123,7 @@ struct osh_emitter {
     int boundary;          // last subgraph whose activations are on the disk; -1: none
     int64_t generation;
     bool ours;             // the partial directory belongs to this run, which may remove it
-    bool looked;           // a Linear without output tensors was recorded (survey)
+    bool looked;           // a Linear of a survey, which has no output tensors, was recorded
     bool discard;          // osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // the journal has OSH_REC_APPLIED
@@ -149,8 +149,8 @@ osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
  * thread may call it. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at);
-/* Record a Linear whose tensors were written, and a copy that was written. sums: [tensors of the
- * Linear]. */
+/* osh_emit_written_linear records a Linear whose tensors were written; sums: [tensors of the
+ * Linear]. osh_emit_written_copy records a copied tensor that was written. */
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
                                    const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);

@@ -1,5 +1,5 @@
-/* held.c - counts the bands of each group of Linears that must still be looked at, and keeps slots
- * of memory for bands that wait to be rounded. */
+/* held.c - counts the bands of each group of Linears that must still be searched for the largest
+ * magnitude, and keeps slots of memory for bands that wait to be rounded. */
 #include "output/held.h"
 
 #include "base/file.h"

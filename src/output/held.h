@@ -1,4 +1,4 @@
-/* held.h - the first look of a stream (stream.h) at Linears with a global scale.
+/* held.h - a stream's search for the largest magnitude of Linears with a global scale (stream.h).
  *
  * Some Linears share a global scale. The largest magnitude of all these Linears must be known
  * before the first band is rounded, so a stream reads each band twice: first it looks for the

@@ -582,8 +582,9 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
                         : -1;
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget,
-                                 joint); // counted even if an earlier run wrote this Linear,
-                                         // because its weight must be searched
+                                 joint); // the bands of this Linear are counted even if an earlier
+                                         // run wrote the Linear, because its weight must be
+                                         // searched
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->match.linears[job->linears[i]].out.first;
     }

@@ -64,7 +64,8 @@ done:
     return rc;
 }
 
-/* Plans a traversal. The first attempt uses batches of batch_size samples. */
+/* Plans batches, passes and memory of a traversal. osh_plan_memory begins with batches of
+ * batch_size samples and may choose other sizes. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;

@@ -5,8 +5,8 @@
 #define OSH_REWRITES_H
 #include "match/matching.h"
 
-/* Factors by which the weights of a layer are divided, and the weights of the Linears that read its
- * output are multiplied (folds.h). */
+/* Factors of a layer: the weights of the layer are divided by the factors, and the weights of the
+ * Linears that read its output are multiplied by them (folds.h). */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
     int module, value;  // module: graph module of the layer that gives factors; value: graph value

@@ -123,8 +123,8 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the next block gets no planned address, even if the store did not use
-                           // this one
+    osh_places_aim_off(p); // the next block gets no planned address, even if osh_acts_put did not
+                           // use the address
     return rc;
 }
 

@@ -15,16 +15,16 @@
 #include "quant/observer.h"
 #include "run/narrow.h"
 
-typedef struct sums {     // own: statistics of a value
+typedef struct sums {     // statistics of a value; the pointers are own
     osh_stat *of[OSH_N_SUMS];
     osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges) in its
                           // memory
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read values
- * twice, in their first look. LOOK_KEPT: observers that read values twice, in their second look at
- * stored values. */
+/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read each value
+ * twice, which now read it for the first time. LOOK_KEPT: the same observers, which now read the
+ * stored value for the second time. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -35,8 +35,8 @@ struct osh_stats {
     int first, n;         // subgraphs [first, first + n)
     bool same;            // osh_pass.same of the subgraph
     bool *kept, *again;   // own [graph values]: true for values that observers read twice. kept:
-                          // stored between the looks; again: computed again, or read again from the
-                          // store of values
+                          // the value is stored between the two readings; again: the value is
+                          // computed again, or read again from the store of values
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
     osh_acts *looks;      // own: store for values between two looks; NULL: none
     look look;            // observers that get the values which are added at present
@@ -127,9 +127,11 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // second looks read
-                                                                            // sample by sample, so
-                                                                            // the unit is a sample
+    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // the unit of reading
+                                                                            // in advance is one
+                                                                            // sample, because the
+                                                                            // second reading is
+                                                                            // sample by sample
 done:
     return rc;
 }
@@ -201,7 +203,7 @@ done:
 }
 
 /* Returns osh_linear.share of the Linears of these subgraphs that read the value and need a shift;
- * 1: none. */
+ * 1 if there is no such Linear. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -260,7 +262,7 @@ done:
     return rc;
 }
 
-/* Stores x for a second look, as F16 if the plan asks for it. */
+/* Stores x for the second reading by observers, as F16 if the plan asks for it. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {

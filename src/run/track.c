@@ -44,7 +44,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* If a resumed run begins inside of the stage, the stage begins there. */
+        /* If a resumed run begins with a later subgraph of the stage, the record "Start" is written
+         * there. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -105,7 +106,7 @@ done:
     return rc;
 }
 
-/* Sets the work that an earlier run has done to 0. */
+/* Subtracts the work that an earlier run has done from the costs of r->pace. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -150,7 +151,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
     if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller of the library may have
-                                                         // opened one
+                                                         // opened a log file
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));

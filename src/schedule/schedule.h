@@ -61,7 +61,7 @@ typedef struct osh_schedule {
                                                  // batch; batch_tokens: tokens of the largest batch
     int64_t looked_up;       // number of different tokens in a batch, added over all batches
     bool *seen;              // own [graph values]: true if a statistic may need the value
-    bool looks_twice;        // some observer of the run looks twice (looks.h)
+    bool looks_twice;        // some observer of the run reads each value twice (looks.h)
     osh_tune_rule tune;      // rule of tuning, which follows all solves (tuning.h); steps 0: no
                              // tuning
     osh_graph *tune_graph;   // own: graph without added nodes of the original model, with the

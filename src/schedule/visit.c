@@ -36,7 +36,8 @@ typedef struct walk {
      * collected; shift: that are compared with the original model; in, out, consume: of osh_step;
      * keep: that the store keeps */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [graph values] true for values of a first look
+    bool *look;   // [graph values] true for values that observers now read for the first of two
+                  // times
     bool *target; // [graph values] true for targets of a block
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
@@ -227,8 +228,9 @@ static void walk_choose_nodes(walk *w)
 
 /* ---- a subgraph as a whole, and in rounds of statistics ---- */
 
-/* Chooses inputs of Linears whose statistics are still needed, from node `from` on, as many as fit
- * in round_bytes (0: all). *next: node at which the next round begins, or the end of the range. */
+/* Chooses inputs of Linears whose statistics are still needed (wanted[input] >= from), as many as
+ * fit in round_bytes (0: all). *next: node at which the next round begins, or the end of the
+ * range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -247,9 +249,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first look at values that observers read twice and the store does not keep between the
- * looks. The next pass is the second look, and collects all statistics. n 0: the values are inputs
- * of the range. */
+/* Runs a pass for values that observers read twice and the store does not keep in between: the
+ * first reading. The next pass is the second reading, and collects all statistics. n 0: the values
+ * are inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -274,7 +276,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: no later pass reads the inputs. */
+    /* over: no later pass reads the inputs. again: a later pass runs the subgraph again. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -422,7 +424,8 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // the range is walked a second time
+    bool twice = first_way && w->r.propagate && !w->r.merged; // true: the range is walked a second
+                                                              // time, with the solved weights
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);
