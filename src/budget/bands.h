@@ -33,8 +33,9 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
  * osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
-int osh_held_most(const osh_budget *p); // Returns the most bands that can be kept: those of the
-                                        // largest group that shares a scale; 0: none
+int osh_held_most(const osh_budget *p); // Returns the largest number of bands that can be kept: all
+                                        // bands of the largest group of Linears that share a scale;
+                                        // 0: no Linears share one
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice

@@ -97,7 +97,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
 }
 
 /* Returns the fraction of the tokens on which node i of a span runs. For the node that adds an
- * expert's output (moe_combine), returns the fraction of the expert. */
+ * expert's output (moe_combine), returns the fraction that is routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];

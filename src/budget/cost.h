@@ -41,18 +41,18 @@ double osh_cost_of_linear(const osh_budget *p, int linear);
 /* Returns the work (seconds) of the search for a fold's factors; 0 if the factors are not searched
  * for. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);
-typedef struct osh_visited { // views: one step of a visit
+typedef struct osh_visited { // one step of a visit; the pointers are views
     int index;          // index of the visit
     const osh_step *step;
     const bool *stats;  // [graph values] true for values whose statistics the step collects; NULL:
                         // none
 } osh_visited;
-/* Sets *share to the fraction of its phase that the step is, or to 1 if the phase is one pass.
- * `cost` comes from osh_cost_new. */
+/* Sets *share to the step's fraction of its phase, or to 1 if the phase is one pass. `cost` comes
+ * from osh_cost_new. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
                           const osh_visited *v);
-/* osh_cost_of_nodes returns the work of one pass of a dataset through the nodes of a span that run,
- * osh_cost_of_head the work of the output head. */
+/* osh_cost_of_nodes returns the work of one pass of a dataset through those nodes of a span that
+ * run. osh_cost_of_head returns the work of the output head. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

@@ -198,9 +198,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees the stored rows that batch b was the last to read, and allocates the rows of its outputs,
- * in the order of the run. `left`: bytes of the arena that the batch still uses. *now: bytes of the
- * values in the store. */
+/* Frees the stored rows of batch b that this step was the last to read, and allocates the rows of
+ * the batch's outputs, in the order of the run. `left`: bytes of the arena that the batch still
+ * uses. *now: bytes of the values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {

@@ -192,7 +192,7 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
 /* Calls that are solved in parallel on the host, or together on a GPU. `all` and `largest` are
  * numbers of weights; the other int64_t are bytes. */
 typedef struct window {
-    int like; // with a GPU: first Linear of the calls that were counted last; -1: none
+    int like; // with a GPU: index of the first Linear of the calls that were counted last; -1: none
     int n;
     int64_t all, largest;                // all: weights of all calls; largest: weights of the
                                          // largest call

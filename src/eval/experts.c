@@ -13,9 +13,10 @@
 struct osh_reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    int *layer_of;  // own [graph values]: layer whose router logits or expert output the value is;
-                    // -1: none
-    int *expert_of; // own [graph values]: expert whose output the value is; -1: none
+    int *layer_of;  // own [graph values]: index of the layer, if the value is the layer's router
+                    // logits or the output of one of its experts; -1: the value is neither
+    int *expert_of; // own [graph values]: index of the expert that computes the value as its
+                    // output; -1: none
     int layer;             // index of the layer that is measured
     osh_stat *sum, *count; // own [experts]: sum: of g |f(x)| over the tokens of the expert; count:
                            // number of these tokens

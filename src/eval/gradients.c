@@ -27,9 +27,9 @@ struct osh_gradients {
                              // made: for the Linear that computes the value; read: for the Linear
                              // that reads it
     int64_t sample;   // index of the current sample
-    int *linear_of;   // own [values]: Linear that computes the value; -1: none
-    int *reader_of;   // own [values]: Linear that reads the value and has gradients.inputs; -1:
-                      // none
+    int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
+    int *reader_of;   // own [values]: index of the Linear that reads the value and has
+                      // gradients.inputs; -1: none
     int stop; // subgraph of the first Linear, with which the backward pass ends
 };
 

@@ -17,8 +17,8 @@ struct osh_owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of; // own [nodes]: decoder layer of a Linear; -1: the node is no Linear, or in no
-                   // layer
+    int *layer_of; // own [nodes]: index of the decoder layer of a Linear; -1: the node is no
+                   // Linear, or in no layer
     osh_layer_share *layers; // own [n]; the names in it are views of the graph
     double *outliers;       // own [n]: D of owl.h
     osh_groups groups;

@@ -116,7 +116,8 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state by the size of the file at `path` and, unless p->verified is set, by its hash. */
+/* Sets *state by the size of the file at `path`. If p->verified is false, the hash of the file must
+ * also be right. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {

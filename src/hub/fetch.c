@@ -41,7 +41,8 @@ typedef struct stream { // one request for a part of the file
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
 
-/* Writes x->parts to the record. The caller holds p->lock, unless no other thread knows x. */
+/* Writes x->parts to the record. The caller holds p->lock, or x is not yet known to other
+ * threads. */
 static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
 {
     char text[OSH_RANGES_BYTES];

@@ -108,7 +108,7 @@ static osh_status pull_check_disk(osh_ctx *cx, batch *b)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: its files have more than 2^63 bytes together, by the list of %s",
                      b->p->name->id, b->p->hub->endpoint);
-        need += one; // at most the size of the file
+        need += one; // no overflow: `need` is at most the sum of all file sizes
     }
     if (has >= 0 && need > has)
         OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free",

@@ -44,7 +44,8 @@ size_t osh_ranged_counts(const osh_matching *p, int linear);
 typedef struct osh_ranged { // a range that the run observes (run/ranges.h)
     int linear, k; // first Linear that needs the range; index of the range in this Linear
     int next;                // 1 + index of the next range for the same value; 0: none
-    osh_act_observer *heads; // own [heads of the Linear]; NULL: the scales are already computed
+    osh_act_observer *heads; // own: one observer for each scale (osh_linear.heads); NULL: the
+                             // scales are already computed
     osh_tensor *rows; // own [2, samples * heads]: smallest and largest value
                       // (osh_stat_sample_ranges); NULL: on the GPU, or already read by the
                       // observers

@@ -15,7 +15,7 @@ typedef struct osh_prunable {
     int aimed; // result: index of the module around this one among all modules that targets name
 } osh_prunable;
 
-/* Sets the results of the n modules. */
+/* Sets the results (modifier, sparsity, ...) of the n modules. */
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n);
 extern const osh_q_scheme osh_pruned_scheme; // scheme of Linears that are pruned and not quantized
 /* Adds the statistics that modifier `pruner` needs to l->wants. Fails if the Linear cannot be

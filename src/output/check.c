@@ -30,10 +30,11 @@ struct check {
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // position of the next chunk: next: index in `order`; taken: bytes of
-                          // this tensor in earlier chunks
+    int64_t next, taken;  // begin of the next chunk: next: index in `order` of its first tensor;
+                          // taken: bytes of this tensor that earlier chunks have
     osh_turns turns;      // one turn for each chunk, in the order of the chunks in the files
-    osh_status rc;        // status of the failed chunk with the lowest ticket
+    osh_status rc;        // status of the first failed chunk, in the order of the chunks in the
+                          // files
     const reader *failed; // reader of the failed chunk; NULL: no chunk failed
     void *blocks;         // own: buffers of all readers; one block, so that the system can map
                           // pages of 2 MiB

@@ -120,7 +120,7 @@ struct osh_emitter {
     size_t n_fallbacks;
     int64_t unsynced;      // bytes written since the last barrier
     double synced_at;      // osh_now of the last barrier
-    int boundary;          // last subgraph whose activations are on the disk; -1: none
+    int boundary;          // index of the last subgraph whose activations are on the disk; -1: none
     int64_t generation;
     bool ours;             // the partial directory belongs to this run, which may remove it
     bool looked;           // a Linear of a survey, which has no output tensors, was recorded

@@ -13,7 +13,7 @@ typedef struct looked { // a Linear and the bands in which the largest magnitude
 } looked;
 
 typedef struct held_slot {
-    int linear;    // Linear of the band; -1: the slot is free
+    int linear;    // index of the Linear of the band; -1: the slot is free
     int64_t first; // first row of the band; -1: the band is being read
     uint8_t *from; // view: rows of the band
 } held_slot;

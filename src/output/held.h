@@ -17,7 +17,7 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // slot in which the band stays after the search; -1: none
+    int slot;         // index of the slot in which the band stays after the search; -1: none
 } osh_held_band;
 
 /* ids [n]: output tensors in the order in which they are rounded; tensors that belong to no Linear

@@ -1,11 +1,11 @@
 /* stream.c - the worker threads of a stream.
  *
  *   worker:  take a band | read | compute (on all threads of the program) | its turn | write
- *       or:  take a band to look at (held.h) | read | look
+ *       or:  take a band to search (held.h) | read | search for the largest magnitude
  *
- * Turns come in the order of the bands. In its turn a band is added to its tensor's checksum. The
- * bytes after its last whole block are written with the next band, so all of a tensor except its
- * ends is written in whole blocks. */
+ * Turns come in the order of the bands. When a band has its turn, it is added to the checksum of
+ * its tensor. The bytes after the last whole block (of the file system) of a band are written with
+ * the next band, so all of a tensor except its ends is written in whole blocks. */
 #include "output/stream.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ struct stream {
     osh_turns turns;       // one turn for each band, in the order in which bands are taken
     bool last_one;         // this is the last stream of the run
     int computing, n_computing, n_running;
-    osh_status rc;         // status of the failed band with the lowest ticket
+    osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const worker *failed;  // worker of the failed band; NULL: no band failed
     /* own: buffers of all workers in one block, so that the system can map it with pages of 2 MiB.
@@ -69,7 +69,8 @@ typedef struct band {
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // slot of held.h that has the rows; -1: the rows must be read
+    int slot;                 // index of the slot (held.h) that has the rows; -1: the rows must be
+                              // read
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 

@@ -9,7 +9,7 @@ typedef struct osh_mixed_unit {
                          // "model.layers.0.self_attn.qkv"
     int64_t n_weights;
     int n;               // number of candidates
-    int bits[OSH_CANDIDATES];      // bits of a code of each candidate
+    int bits[OSH_CANDIDATES];      // number of bits of a code, for each candidate
     char label[OSH_CANDIDATES][16]; // name of each candidate, such as "4 bits" or "NVFP4A16"
     int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
     double loss[OSH_CANDIDATES];   // loss from a survey; after osh_mixed_weigh or

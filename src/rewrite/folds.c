@@ -10,7 +10,7 @@ typedef struct found { // a mapping applied to one layer that gives factors
     const osh_modifier *m;
     int modifier, smooth;  // modifier: index in the recipe; smooth: module of the layer that gives
                            // factors
-    int *takes, n_takes;   // own: modules of the layers that take factors
+    int *takes, n_takes;   // own: indices of the modules of the layers that take factors
     /* Lists that all mappings share, so that a mapping does not search the whole model: */
     osh_span *inside;      // own [modules]: span of modules that contains all modules inside this
                            // one
@@ -260,7 +260,8 @@ done:
 }
 
 /* True if the mapping is skipped, like in LLM Compressor's AWQ: no Linear that takes factors is
- * quantized, or its input has another width (query heads share heads of values). */
+ * quantized, or the input of one has another width than the output of the layer that gives factors
+ * (heads of queries that share heads of values). */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;

@@ -195,7 +195,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_insertion *list = NULL; // own
-    int *weights = NULL;        // own [matrices]: weight of the graph for each matrix; -1: none
+    int *weights = NULL;        // own [matrices]: index of the graph weight for each matrix; -1:
+                                // none
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);

@@ -12,10 +12,10 @@ typedef struct osh_fold {
     int module, value;  // module: graph module of the layer that gives factors; value: graph value
                         // whose statistics give the factors
     int64_t n;          // number of channels of the layer's output
-    int gives[2], n_gives; // weights of the graph that are divided by the factors: weight and bias
-                           // of the layer
+    int gives[2], n_gives; // indices of the graph weights that are divided by the factors: weight
+                           // and bias of the layer
     float offset;       // the layer multiplies by weight + offset
-    int *takes, n_takes;   // own: weights of the graph that are multiplied by the factors
+    int *takes, n_takes;   // own: indices of the graph weights that are multiplied by the factors
     int subgraph;       // index of the subgraph; -1: the graph is not cut
     float *s;           // own [n]: factors
     bool known;         // `s` has the final factors

@@ -22,8 +22,8 @@ typedef struct osh_engine {
     osh_prefetch *prefetch; // own: reader of the weights of the next visit; NULL: none
     bool *in_memory;        // own [linears]: true if w has the solved weight of the Linear
     bool *next;             // own [graph weights]: scratch: true for weights to load
-    int64_t *copy_at;       // own [graph weights]: output tensor that is a copy of the weight; -1:
-                            // none
+    int64_t *copy_at;       // own [graph weights]: index of the output tensor that is a copy of the
+                            // weight; -1: there is none
     size_t missed;          // value of osh_arena_missed before the first visit
     const osh_step *step;   // view: step of the current pass
     int index;              // index of the current visit

@@ -53,7 +53,7 @@ static bool first_look_folded(const void *user, const osh_range *r)
     return osh_engine_folded(((const first_look *)user)->e, r);
 }
 
-/* Begins to read in advance the weights that the next visit loads first, unless they are in
+/* Begins to read in advance those weights that the next visit loads first and that are not in
  * memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
@@ -121,7 +121,8 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
             osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
-/* Reads the weight of a solved Linear from the output, with a GPU through host memory. */
+/* Reads the weight of a solved Linear from the output. With a GPU, reads it to host memory and
+ * copies it to the GPU. */
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;

@@ -79,8 +79,8 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
  * needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
-/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL; after a
- * failure *w may still be the caller's. */
+/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL. After a
+ * failure, *w is NULL or still belongs to the caller. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);

@@ -22,8 +22,8 @@ static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    int64_t *of = NULL; // own [source tensors]: output tensor that is a copy of the tensor; -1:
-                        // none
+    int64_t *of = NULL; // own [source tensors]: index of the output tensor that is a copy of the
+                        // tensor; -1: there is none
     OSH_NEW(cx, of, p->in->ck->n_tensors);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) of[i] = -1;
     for (int64_t i = p->manifest->n_out - 1; i >= 0; i--)
@@ -204,7 +204,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // then the store may reuse the memory for
+        osh_acts_forget(cx, e->acts, v, first, n); // the store may then reuse the memory for
                                                    // outputs
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))

@@ -127,11 +127,9 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // the unit of reading
-                                                                            // in advance is one
-                                                                            // sample, because the
-                                                                            // second reading is
-                                                                            // sample by sample
+    /* The unit of reading in advance is one sample, because the second reading is sample by
+     * sample. */
+    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders));
 done:
     return rc;
 }
@@ -299,7 +297,8 @@ static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const 
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    /* -1: not used, because the inputs of these experts are never compared (match/by_route.c). */
+    /* The argument -1 (no original value) is right, because the inputs of these experts are never
+     * compared (match/by_route.c). */
     if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);

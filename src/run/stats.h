@@ -21,7 +21,7 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
 /* If `first` is true, values that are added from now on go only to observers that read values
  * twice, as the first of the two readings (osh_step.first_look). */
 void osh_stats_first_look(osh_stats *s, bool first);
-/* A hook of exec.h. `user` is an osh_stats. */
+/* Adds a value of a batch to the statistics. A hook of exec.h; `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
 /* Completes the statistics after all samples were added. Observers read stored values a second

@@ -30,7 +30,8 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes the record of the beginning ("Start") or end ("End") of a stage. */
+/* Writes the record of the beginning ("Start") or end ("End") of a stage, the range of subgraphs
+ * that a --checkpoint item names. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];

@@ -7,11 +7,9 @@
 #include "rewrite/rewrites.h"
 #include "solver/tune.h"
 
-typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look; // how values are kept for a
-                                                                       // second look (looks.h):
-                                                                       // RAM, DISK: in memory or on
-                                                                       // the disk; AGAIN: computed
-                                                                       // again
+/* How values are kept for a second reading by observers (looks.h). RAM, DISK: in memory or on the
+ * disk. AGAIN: not kept, but computed again. */
+typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look;
 
 typedef struct osh_pass { // work of a subgraph
     bool observe;   // statistics of Linears are collected

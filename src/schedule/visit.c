@@ -29,9 +29,10 @@ typedef struct walk {
                   // on the rows of their expert
     osh_visit_lists *made; // own; NULL: the visitor provides the lists
     osh_visit_lists *lists; // view; has the memory of the following lists
-    int *wanted; // [graph values] node of the first Linear that needs statistics of the value; -1:
+    int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
+                 // the value; -1: none
+    int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
                  // none
-    int *last;   // own [r.v1 - r.v0]: last node that runs and reads the value; -1: none
     /* [graph values], true for values: want: that a pass computes; stats: whose statistics are
      * collected; shift: that are compared with the original model; in, out, consume: of osh_step;
      * keep: that the store keeps */

@@ -1,5 +1,5 @@
 /* verify_source.c - checks the output against the source. It makes the plan again from the source
- * and the output's recipe.yaml, so the check does not depend on the manifest or the config. */
+ * and the output's recipe.yaml, so the check trusts neither the manifest nor the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

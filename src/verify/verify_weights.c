@@ -263,7 +263,8 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Compares the squared error of row r with the squared error of rounding, scale by scale. */
+/* Adds the squared error of row r, and the squared error of rounding the row to nearest, to the
+ * sums of the weight. Updates the worst row and the worst element. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
