@@ -458,7 +458,8 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // 1 means a whole phase, and a step is less
+    if (*share >= 1) *share = 0.999; // 1 would mean a whole phase, and the step is only a part of
+                                     // one
 done:
     osh_free(cx, open);
     return rc;

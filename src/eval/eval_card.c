@@ -108,7 +108,7 @@ static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_par
     side *s = k->s;
     const osh_graph *g = s->f->graph;
     int64_t row = 0;
-    p->keep[g->input_ids] = false; // token ids are read from the data
+    p->keep[g->input_ids] = false; // token ids are not kept, because they are read from the data
     side_count_width(s, p->s, p->run, &k->width);
     OSH_TRY(side_count_batches(cx, k, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? graph_value_bytes(g, v) : 0;
@@ -307,8 +307,8 @@ done:
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 {
     if (!c) return;
-    osh_eval_weights_free(cx, c->weights); // closed before the device, because its thread copies to
-                                           // the device
+    osh_eval_weights_free(cx, c->weights); // the weights are closed before the device, because
+                                           // their thread copies to the device
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
             osh_free(cx, c->side[k].rest[b]);

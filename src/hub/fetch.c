@@ -231,8 +231,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    if (rc) osh_hub_place_fail(cx, p, rc); // recorded before at_work decreases, so that the thread
-                                           // that owns x sees the failure
+    if (rc) osh_hub_place_fail(cx, p, rc); // the failure is recorded before at_work decreases, so
+                                           // that the thread that owns x sees the failure
     pthread_mutex_lock(&p->lock);
     x->at_work--;
     pthread_cond_broadcast(&p->changed);

@@ -68,8 +68,9 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
  * results of weights with these factors are emitted. */
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
-/* Records that a subgraph is complete. generation >= 0: number of its activations in the disk tier,
- * which are already synced; the record is then on the disk when this function returns. */
+/* Records that a subgraph is complete. generation: number of the visit that stored and synced the
+ * subgraph's activations in the disk tier, -1: none. If generation >= 0, the record is on the disk
+ * when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
 /* Fails if a shard of the source has changed. A shard with another stamp is read again; if `last`
  * is true, also a shard whose stamp is too fresh to be trusted. */

@@ -29,10 +29,12 @@ enum {
     OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
     OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written, so
                           // earlier records do not count
-    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on the disk (~0: none)
+    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation: number of the visit that stored its
+                          // activations on the disk (~0: none)
     OSH_REC_BARRIER,      // all earlier records and their bytes are on the disk
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
-    OSH_REC_RUN,          // u64 random number that identifies files of this run elsewhere
+    OSH_REC_RUN,          // u64 random number that identifies files of this run in other
+                          // directories
     OSH_REC_SOURCES,      // (u64 tensor of the source, u64 checksum)*: tensors that were read and
                           // have no earlier record
     OSH_REC_STAMPS,       // JSON object: stamps (size, inode, times) of the source's shards;
@@ -68,8 +70,8 @@ typedef struct osh_emit_job {
                                           // caller has allocated
     int64_t out;                   // number of the output tensor of a copy
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
-    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the subgraph's activations on
-                                   // the disk, or -1
+    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
+                                   // subgraph's activations on the disk, or -1
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);

@@ -14,7 +14,8 @@ typedef struct osh_mixed_unit {
     int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
     double loss[OSH_CANDIDATES];   // loss from a survey; after osh_mixed_weigh or
                                    // osh_mixed_by_gradients: change of the model's loss
-    double rounded;      // loss from the survey, for the rounding whose effect is measured
+    double rounded;      // loss from the survey: sum of osh_losses.all over the unit's Linears, for
+                         // the rounding whose effect is measured
     double effect;       // measured change of the model's loss when only this unit is rounded
     int chosen;
 } osh_mixed_unit;

@@ -119,7 +119,7 @@ done:
     return rc;
 }
 
-/* Rotates the output of a Linear: W -> M^T W, and the same for the bias. */
+/* Rotates the output of a Linear: weight W -> M^T W, bias b -> M^T b. */
 static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
                                 const osh_rotation *r)
 {

@@ -12,9 +12,8 @@ typedef struct osh_engine {
     osh_run *r;
     const osh_budget *p;
     osh_weights *w;         // own
-    osh_lanes *lanes;       // own; NULL: samples of a batch never run in parallel on one thread
-                            // each
-    osh_batch *batch;       // own; NULL: no batch runs its samples in parallel, one on each thread
+    osh_lanes *lanes;       // own; NULL: no batch runs its samples in parallel, one on each thread
+    osh_batch *batch;       // own: batch of the current pass; between passes it has no values
     osh_acts *acts;         // own
     char *dir;              // own: directory of the store's files
     osh_stats *stats;       // own: statistics that are collected at present; NULL: none

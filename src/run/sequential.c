@@ -140,7 +140,7 @@ done:
     return rc;
 }
 
-/* Asks the store to read the values of the batches after batch k in advance. Each batch is
+/* Asks the store to read in advance the values of the batches that follow batch k. Each batch is
  * requested once. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
@@ -305,8 +305,8 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* ---- all visits ---- */
 
-/* Copies the embedding tables to the output. The run itself reads only some rows of them, so this
- * copy is also the read that detects a change of the file. */
+/* Copies the embedding tables to the output. The run itself reads only some rows of the tables.
+ * Only this copy reads all rows, so only it can detect a change of the file. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;

@@ -23,7 +23,7 @@ typedef struct sums {     // statistics of a value; the pointers are own
 
 enum { MIX_SEED = 42 };
 /* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read each value
- * twice, which now read it for the first time. LOOK_KEPT: the same observers, which now read the
+ * twice, which now read it for the first time. LOOK_KEPT: these observers, which now read the
  * stored value for the second time. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
@@ -38,7 +38,8 @@ struct osh_stats {
                           // the value is stored between the two readings; again: the value is
                           // computed again, or read again from the store of values
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
-    osh_acts *looks;      // own: store for values between two looks; NULL: none
+    osh_acts *looks;      // own: store for values between the two readings of an observer; NULL:
+                          // none
     look look;            // observers that get the values which are added at present
 };
 

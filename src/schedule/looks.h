@@ -16,9 +16,9 @@ const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if some observer of the run reads each value
                                              // twice
 /* Finds the values that observers read twice, for the Linears whose input is in `values` (NULL: all
- * Linears). Sets kept[v] to true for values that are kept between the looks, and again[v] to true
- * for values that are computed or read again. Both lists are [graph values] or NULL; other entries
- * are unchanged. Returns true if an entry was set. */
+ * Linears). Sets kept[v] to true for values that are kept between the two readings, and again[v] to
+ * true for values that are computed or read again. Both lists are [graph values] or NULL; other
+ * entries are unchanged. Returns true if an entry was set. */
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
                   const bool *values);
 #endif

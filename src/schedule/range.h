@@ -26,8 +26,8 @@ typedef struct osh_step { // a step of a visit; arrays have an entry for each va
     const bool *consume; // true for values of `in` whose rows the store may free after the batch
                          // has read them
     bool observe;        // the step adds to the statistics that are collected
-    bool first_look;     // the step is the first look at values that observers read twice
-                         // (looks.h); it collects no other statistics
+    bool first_look;     // the step makes the first of the two readings of values that observers
+                         // read twice (looks.h); it collects no other statistics
     bool again;          // the step belongs to the second pass, with the solved weights
     bool fold;           // the step belongs to the fold pass, which collects statistics for factors
     const bool *routed;  // true for nodes that run only on the rows routed to their expert

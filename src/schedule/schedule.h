@@ -37,7 +37,7 @@ typedef struct osh_visit { // phases of a visit, and the memory that the visit n
     int64_t device_peak, host_peak, scratch_peak; // peaks in bytes; host_peak: without the base
                                                   // (osh_memory.base_bytes), with prefetch
     int64_t apart_device, apart_host; // peaks in bytes while small Linears are solved in parallel;
-                                      // 0: no Linears are
+                                      // 0: no Linears are solved in parallel
     int64_t read_bytes;  // bytes read from the source
 } osh_visit;
 

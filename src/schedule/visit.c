@@ -277,7 +277,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: no later pass reads the inputs. again: a later pass runs the subgraph again. */
+    /* over: no later pass reads the inputs. again: the inputs are read again after the last
+     * round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));

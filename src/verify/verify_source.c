@@ -295,9 +295,9 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     return OSH_OK;
 }
 
-/* Takes the factors of all folds from the manifest, so that the source is read with the folded
- * factors. Comparing the tensors later shows whether the output has the same factors. *known: true
- * if the manifest has the factors of all folds. */
+/* Takes the factors of all folds from the manifest, so that the weights of the source are read with
+ * the factors folded in. Comparing the tensors later shows whether the output has the same factors.
+ * *known: true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;

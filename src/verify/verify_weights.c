@@ -230,8 +230,8 @@ typedef struct errors { // errors of a module's weight: w is the source's, dq is
                              // row of dq is 0
     int64_t cosine_row;      // row of worst_cosine
     int64_t bad_row, step_row, step_col,
-        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad: rows
-               // above ROW_FACTOR
+        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad:
+               // number of rows whose error exceeds the bound with ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
