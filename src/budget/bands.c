@@ -266,8 +266,9 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // without data, one stream has
-                                                                    // both copies and Linears
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // without calibration data, one
+                                                                    // stream processes both copies
+                                                                    // and Linears
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);

@@ -10,7 +10,7 @@ typedef enum {
     OSH_PHASE_OBSERVE,
     OSH_PHASE_SOLVE,
     OSH_PHASE_PROPAGATE,
-    OSH_PHASE_ROUND, // Linears without data: reads, rounds and writes each
+    OSH_PHASE_ROUND, // reads, rounds and writes each Linear that needs no data
     OSH_PHASE_COPY,  // copies tensors that are not quantized
     OSH_PHASE_TUNE,  // trains codes, scales and norms on the predictions of the original model
     OSH_PHASE_SEAL,  // syncs the files and reads the output again

@@ -99,8 +99,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // lists for the ranges of samples, and a buffer for a sample between GPU and
-                   // disk
+    if (s->card) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
+                   // GPU and disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +

@@ -87,8 +87,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-/* A result callback that does nothing. If there is a callback, the modifier knows that the caller
- * takes each result, so results do not collect in memory. */
+/* A result callback that does nothing. If a callback is set, the modifier assumes that the caller
+ * takes each result at once, so only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
@@ -164,8 +164,9 @@ typedef struct solving { // bytes that a call needs
     size_t room;              // bytes of the GPU that the call may use
 } solving;
 
-/* Counts the packing of a result while the factor of the Hessian exists. On the host one result
- * exists at that time. On a GPU the results of the whole call exist, at most x->work bytes. */
+/* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host one
+ * result exists at that time. On a GPU the results of the whole call exist, at most x->work
+ * bytes. */
 static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
                              const solving *x)
 {

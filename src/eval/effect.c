@@ -132,7 +132,7 @@ static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgr
     return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
 }
 
-/* Loads those weights of the nodes that run that w does not have. */
+/* Loads the weights that the nodes of the subgraph need and that w does not have. */
 static osh_status effect_load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s,
                                       osh_weights *w)
 {

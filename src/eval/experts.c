@@ -127,8 +127,8 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
     return measured ? reaping_add_tokens(cx, r, value, x, b) : OSH_OK;
 }
 
-/* Drops the experts with the smallest means. If means are equal, drops the expert with the lowest
- * number. */
+/* Drops the experts with the smallest means of g |f(x)|. If means are equal, drops the expert with
+ * the lowest number. */
 static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;

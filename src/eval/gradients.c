@@ -30,7 +30,8 @@ struct osh_gradients {
     int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
     int *reader_of;   // own [values]: index of the Linear that reads the value and has
                       // gradients.inputs; -1: none
-    int stop; // subgraph of the first Linear, with which the backward pass ends
+    int stop; // index of the subgraph of the first Linear; the backward pass ends with this
+              // subgraph
 };
 
 static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)

@@ -84,7 +84,7 @@ done:
 }
 
 /* Writes a copy of the blob and renames it to `to`, replacing a file of that name. The caller holds
- * the lock of f, so an incomplete copy that is found is of a killed process and is overwritten. */
+ * the lock of f, so an existing incomplete copy comes from a killed process and is overwritten. */
 static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
                             const osh_hub_file *f)
 {

@@ -439,7 +439,8 @@ static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const 
                  hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
-    osh_http_close(cx, http), http = NULL; // closed, because the threads open their own connections
+    osh_http_close(cx, http), http = NULL; // this connection is closed, because the threads open
+                                           // their own
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);

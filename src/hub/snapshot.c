@@ -320,7 +320,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
-    if (!is_name) { // the code that opens the directory will report missing files
+    if (!is_name) { // the code that opens the directory reports missing files
         if (!(*dir = osh_strdup(cx, model))) rc = OSH_E_NOMEM;
         goto done;
     }

@@ -60,7 +60,7 @@ typedef enum {
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
-    int index;                     // number of the Linear or subgraph
+    int index;                     // index of the Linear or subgraph
     int n;                         // for OSH_EMIT_FOLDS: number of subgraphs
     const osh_schedule *schedule;  // view: for OSH_EMIT_FOLDS: schedule of the traversal that
                                    // computes the factors
@@ -68,7 +68,7 @@ typedef struct osh_emit_job {
     osh_tensor *in_scale, *in_zero; // own
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, which the
                                           // caller has allocated
-    int64_t out;                   // number of the output tensor of a copy
+    int64_t out;                   // index of the output tensor of a copy
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
     int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
                                    // subgraph's activations on the disk, or -1

@@ -206,7 +206,7 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
     OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files, so it is removed after
                                     // them
     OSH_TRY(known_remove_file(cx, k, dir, last));
-    rmdir(dir); // fails if the directory still has a file
+    rmdir(dir); // rmdir fails if the directory still has a file, which is no error
 done:
     osh_strings_free(cx, names, n);
     return rc;

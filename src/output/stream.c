@@ -24,8 +24,9 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: open shard of the source; kept until a band of another shard is read
-    int64_t shard;      // number of the open shard
+    osh_file *source;   // own: open shard of the source; it stays open until a band of another
+                        // shard is read
+    int64_t shard;      // index of the open shard
     uint8_t *in, *out;  // views: parts of stream.blocks
     void *codes;        // own
     double *sums;       // own

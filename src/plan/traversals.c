@@ -7,8 +7,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Sets of[m] to the traversal of modifier m; -1: the modifier needs no data. Returns the number of
- * traversals. */
+/* Sets of[m] to the index of the traversal of modifier m; -1: the modifier needs no data. Returns
+ * the number of traversals. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -129,7 +129,7 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
-    int *of = NULL, n = 0; // own: [modifiers] traversal of each modifier
+    int *of = NULL, n = 0; // own: [modifiers] index of the traversal of each modifier
     if (independent) {
         OSH_NEW(cx, of, r->n);
         n = traversals_number(of, r);

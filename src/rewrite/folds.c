@@ -8,8 +8,8 @@
 
 typedef struct found { // a mapping applied to one layer that gives factors
     const osh_modifier *m;
-    int modifier, smooth;  // modifier: index in the recipe; smooth: module of the layer that gives
-                           // factors
+    int modifier, smooth;  // modifier: index in the recipe; smooth: index of the module of the
+                           // layer that gives factors
     int *takes, n_takes;   // own: indices of the modules of the layers that take factors
     /* Lists that all mappings share, so that a mapping does not search the whole model: */
     osh_span *inside;      // own [modules]: span of modules that contains all modules inside this

@@ -9,8 +9,8 @@
  * Linears that read its output are multiplied by them (folds.h). */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    int module, value;  // module: graph module of the layer that gives factors; value: graph value
-                        // whose statistics give the factors
+    int module, value;  // module: index of the graph module of the layer that gives factors; value:
+                        // index of the graph value whose statistics give the factors
     int64_t n;          // number of channels of the layer's output
     int gives[2], n_gives; // indices of the graph weights that are divided by the factors: weight
                            // and bias of the layer

@@ -13,8 +13,8 @@ typedef struct turning {
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream
-    int *normed;    // own [graph values]: node of the norm if a norm of the residual stream
-                    // computes the value; else -1
+    int *normed;    // own [graph values]: index of the node if a norm of the residual stream
+                    // computes the value; -1: another node computes it
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
     const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
 } turning;

@@ -56,8 +56,8 @@ void osh_run_no_error(osh_run *r);
 /* Called before a subgraph begins. Writes the records of --checkpoint for stages that begin with
  * this subgraph. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
-/* Called when a subgraph is complete. Shows its line, and writes the records of --checkpoint for
- * it. */
+/* Called when a subgraph is complete. Shows the line of the subgraph, and writes the records of
+ * --checkpoint for the subgraph. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
 typedef struct osh_solving { // subgraphs whose statistics are complete

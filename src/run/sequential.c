@@ -356,7 +356,7 @@ done:
     return rc;
 }
 
-/* Returns the visit that computes the value. */
+/* Returns the index of the visit that computes the value. */
 static int visit_of_value(const osh_budget *p, int value)
 {
     int v = 0;

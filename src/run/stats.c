@@ -361,7 +361,7 @@ done:
     return rc;
 }
 
-/* Merges the last group of samples of each sum. */
+/* Completes each sum: adds the last group of samples (ops/stat.h) to the other groups. */
 static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

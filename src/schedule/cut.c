@@ -10,7 +10,7 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
+/* Returns the index of the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;

@@ -53,7 +53,8 @@ typedef struct osh_schedule {
                              // modifier
     osh_visit *visits;       // own [n_visits]; budget/memory.c chooses them
     int n_visits;
-    osh_look looks;          // how values are kept for second looks; budget/memory.c chooses it
+    osh_look looks;          // how values are kept for a second reading by observers;
+                             // budget/memory.c chooses it
     int64_t *batch_at;       // own [n_batches + 1]: first sample of each batch
     int64_t batch_size, n_batches, batch_tokens; // batch_size: largest number of samples in a
                                                  // batch; batch_tokens: tokens of the largest batch
@@ -92,8 +93,8 @@ static inline bool osh_is_done_before(const osh_schedule *p, const osh_linear *l
     return p->n_traversals && l->traversal >= 0 && l->traversal < p->traversal &&
            osh_linear_propagates(p->match, l);
 }
-/* True if this traversal computes the factors of the fold in subgraph `subgraph` or in one of the
- * following, n_subgraphs in all. */
+/* True if this traversal computes the factors of the fold in one of the subgraphs [subgraph,
+ * subgraph + n_subgraphs). */
 static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int subgraph,
                                int n_subgraphs)
 {
