@@ -77,5 +77,5 @@ int64_t osh_early_bytes(const osh_budget *p);
 int64_t osh_check_chunk(const osh_budget *p); // Returns the bytes of a chunk in which check.c reads
                                               // the output
 size_t osh_check_blocks(const osh_budget *p, int n_threads); // Returns the bytes of the buffers of
-                                                             // all threads
+                                                             // all threads of check.c
 #endif

@@ -181,8 +181,8 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
 
-/* Returns the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All Linears of the
- * block are solved together with this Linear. -1: the range has no such block. */
+/* Returns the index of the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All
+ * Linears of the block are solved together with this Linear. -1: the range has no such block. */
 static int range_first_of_block(const osh_budget *p, const osh_range *r)
 {
     for (int i = r->l0; i < r->l1; i++)

@@ -28,7 +28,7 @@ struct osh_eval_card {
     side side[2];              // [0]: the model; [1]: the reference model
     int n_sides;
     osh_device *device;        // own
-    int64_t *batch_at;         // own [n_batches + 1]: first sample of each batch
+    int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
     int64_t passing;           // largest number of arena bytes that running or scoring a batch
                                // needs

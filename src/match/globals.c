@@ -24,8 +24,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: last[i]: last Linear found so far that shares a scale
-                           // with Linear i, if i is the first of them
+    int *last = NULL;      // own [linears]: last[i]: index of the last Linear found so far that
+                           // shares a scale with Linear i, if i is the first of them
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {

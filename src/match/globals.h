@@ -5,7 +5,7 @@
 #define OSH_GLOBALS_H
 #include "match/matching.h"
 
-/* Sets the members joint and next.joint of all Linears. */
+/* Sets the members joint and next.joint of all Linears: which Linears share a global scale. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 
 typedef struct osh_globals osh_globals; // largest magnitudes and global scales known so far

@@ -57,8 +57,8 @@ static int check_by_offset(const void *x, const void *y, void *plan)
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
     return (p->manifest.out[a].end > p->manifest.out[b].end) -
-           (p->manifest.out[a].end < p->manifest.out[b].end); // of tensors with the same offset,
-                                                              // empty tensors are first
+           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors come before other
+                                                              // tensors with the same offset
 }
 
 /* True if the checksum of the tensor is known without a read: the tensor is empty, or early.c has

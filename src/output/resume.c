@@ -348,7 +348,7 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
         OSH_TRY(replay_take_record(cx, &r, osh_journal_at(e->journal, i)));
     }
     if (osh_journal_damaged(e->journal))
-        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes behind its last good record are dropped",
+        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes after its last good record are dropped",
                 e->partial, OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN,

@@ -75,8 +75,8 @@ typedef struct band {
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the Linear of the next tensor in `ids`. -1: some bands of the current tensor are not
- * taken yet, or the next tensor is no Linear. */
+/* Returns the index of the Linear of the next tensor in `ids`. -1: some bands of the current tensor
+ * are not taken yet, or the next tensor is no Linear. */
 static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;

@@ -1,5 +1,5 @@
 /* marks.h - reads the option --checkpoint. NAME=PATTERN writes a record when a subgraph that
- * matches the pattern is finished. NAME=FIRST..LAST makes a stage with this name, from subgraph
+ * matches the pattern is finished. NAME=FIRST..LAST defines a stage with this name, from subgraph
  * FIRST to subgraph LAST. */
 #ifndef OSH_MARKS_H
 #define OSH_MARKS_H

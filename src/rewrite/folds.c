@@ -273,12 +273,12 @@ static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
         const osh_module *t = &g->modules[f->takes[k]];
         any |= fold_scheme(p, t->node) != NULL;
         if (g->values[g->nodes[t->node].in[0]].width == width) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name,
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: skipped", f->m->type->name,
                 s->name, t->name);
         return true;
     }
     if (!any)
-        osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over",
+        osh_log(cx, OSH_LOG_WARN, "%s: no reader of the output of %s is quantized: skipped",
                 f->m->type->name, s->name);
     return !any;
 }

@@ -53,7 +53,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
     if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
     if (g->values[value].first_use != g->values[value].last_use)
         OSH_TRY(stream_refuse_node(cx, t, n,
-                                   "makes what is added to it, and what is read elsewhere, too"));
+                                   "makes a value that is added to it and is read elsewhere, too"));
     if (osh_node_is(n, "linear")) {
         t->outs[at] = true;
     } else if (osh_node_is(n, "scale")) {

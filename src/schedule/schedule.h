@@ -55,7 +55,7 @@ typedef struct osh_schedule {
     int n_visits;
     osh_look looks;          // how values are kept for a second reading by observers;
                              // budget/memory.c chooses it
-    int64_t *batch_at;       // own [n_batches + 1]: first sample of each batch
+    int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     int64_t batch_size, n_batches, batch_tokens; // batch_size: largest number of samples in a
                                                  // batch; batch_tokens: tokens of the largest batch
     int64_t looked_up;       // number of different tokens in a batch, added over all batches
@@ -130,6 +130,7 @@ bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* Returns the end of the batch that begins with sample `first`, without regard to groups. */
+/* Returns the index of the first sample after the batch that begins with sample `first`, without
+ * regard to groups. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 #endif

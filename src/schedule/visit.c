@@ -377,8 +377,8 @@ static const osh_node *quantized_of(const walk *w, int i)
 
 static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
 
-/* Returns the end of the segment that begins at node `first`. A segment has one group of Linears
- * with the same input, and ends before the next group. */
+/* Returns the index of the first node after the segment that begins at node `first`. A segment has
+ * one group of Linears with the same input, and ends before the next group. */
 static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;

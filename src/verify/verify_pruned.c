@@ -10,8 +10,8 @@
 
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
-    int64_t group_row, group_at, value_row, value_at; // first group with too few zeros, and first
-                                                      // wrong value: row and column
+    int64_t group_row, group_at, value_row, value_at; // row and column of the first group with too
+                                                      // few zeros, and of the first wrong value
 } pruned_seen;
 
 static void pruned_look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row,
