@@ -366,8 +366,8 @@ typedef struct counting { // state of a walk that counts the memory of forward_r
     const osh_forward *f;
     const osh_dataset *d;
     int64_t n, size;      // n: samples of d that run; size: samples of a batch
-    int64_t most, width;  // so far: most: tokens of the largest batch; width: widest input of a
-                          // node with weights
+    int64_t most, width;  // maxima so far. most: tokens of the largest batch; width: width of the
+                          // widest input of a node with weights
     /* Bytes. base: batches without values. reading: scratch for reading a weight. before: inputs of
      * the current subgraph. */
     int64_t base, reading, before;

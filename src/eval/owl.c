@@ -203,8 +203,8 @@ static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         OSH_TRY(osh_check_interrupt(cx));
-        for (int v = 0; v < g->n_values; v++) // the hook does not get values that earlier subgraphs
-                                              // have computed
+        for (int v = 0; v < g->n_values; v++) // adds values that earlier subgraphs have computed,
+                                              // because the hook does not get these values
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,

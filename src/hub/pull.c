@@ -135,8 +135,7 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // returns bytes that were only counted to test
-                                                  // the limit
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to test the limit
     return rc;
 }
 

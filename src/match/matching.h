@@ -33,8 +33,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
                             // the same weight (lookup.h)
         int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
-    unsigned wants;         // bits OSH_STAT_* of the needed statistics; osh_wants returns those of
-                            // the current traversal
+    unsigned wants;         // bits OSH_STAT_* of the statistics that the Linear needs; osh_wants
+                            // returns the bits for the current traversal
     int traversal;          // if there are several traversals: index of the traversal that collects
                             // data for the Linear; -1: the Linear needs no data
     int joint;              // index of the first Linear with the same global scale; -1: none

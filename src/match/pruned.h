@@ -12,7 +12,8 @@ typedef struct osh_prunable {
                             // `unseen`
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
     double sparsity;        // result: sparsity of the weight
-    int aimed; // result: index of the module around this one among all modules that targets name
+    int aimed; // result: among the modules that targets name: index of the one that contains this
+               // module
 } osh_prunable;
 
 /* Sets the results (modifier, sparsity, ...) of the n modules. */

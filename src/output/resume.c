@@ -253,7 +253,7 @@ static void replay_take_void(replay *r, osh_reader *in)
     bool tuned =
         e->tuned.kept &&
         (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
-    if (tuned) e->applied = false; // the file of tuned tensors still has the bytes of this tensor
+    if (tuned) e->applied = false; // the tensor is written again from the file of tuned tensors
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];

@@ -40,8 +40,8 @@ struct stream {
                         // bands
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // tensor whose bands are being taken; the workers own it after its last band is
-                   // taken
+    osh_item *now; // tensor whose bands are taken at present; the workers own the tensor after its
+                   // last band is taken
     osh_item *first, *last;    // own: list of finished tensors, which the caller's thread frees
     osh_held *held;        // own: Linears whose largest magnitude must be found first; NULL: none
     pthread_cond_t may_take; // signalled when a band was searched, or a slot or other memory became
@@ -543,8 +543,9 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     return n;
 }
 
-/* Orders output tensors by shard and name. A file is sorted by dtype and then by name, so in this
- * order its sections are written in parallel, with few incomplete blocks. */
+/* Orders output tensors by shard and name. Inside a file, tensors are sorted by dtype and then by
+ * name. So in this order the dtypes of a file are written in parallel, each from front to back,
+ * with few incomplete blocks. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;

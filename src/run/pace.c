@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const double window_s = 5;   // tokens per second are measured over this number of seconds
-static const double trusted = 0.02; // finished fraction of a phase at which both speeds have the
-                                    // same weight
+static const double trusted = 0.02; // finished fraction of a phase at which its own speed and the
+                                    // speed of all phases have the same weight
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {

@@ -17,8 +17,8 @@
 
 typedef struct sums {     // statistics of a value; the pointers are own
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges) in its
-                          // memory
+    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges), in the
+                          // GPU's memory
 } sums;
 
 enum { MIX_SEED = 42 };

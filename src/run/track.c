@@ -251,8 +251,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // makes the line show the time that was
-                                                            // needed, not the time left
+        r->progress.work_done = r->progress.work_total = 1; // the progress line then shows the time
+                                                            // that was needed, not the time left
     run_show(cx, r);
     r->progress.finished = false;
     checkpoint_marks(cx, r, name);

@@ -30,6 +30,7 @@ typedef struct osh_visit { // phases of a visit, and the memory that the visit n
     bool values_ahead;   // copies overlap with computation: the next batch's values to the device,
                          // the previous batch's values back
     int64_t round_bytes; // bytes of the Hessians of one observe pass; 0: one pass collects all
+                         // Hessians
     int n_rounds;        // number of observe passes
     int64_t weight_bytes, stats_bytes, live_bytes; // peak bytes of weights, of statistics, of live
                                                    // values

@@ -216,7 +216,7 @@ done:
 
 typedef struct errors { // errors of a module's weight: w is the source's, dq is decoded from the
                         // codes, rtn is w rounded to nearest
-    float *w, *dq, *rtn; // own [I]: one row of each
+    float *w, *dq, *rtn; // own [I]: one row of each of the three weights
     bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
     double removed;      // fraction of the source's |w|^2 that pruning removed
