@@ -277,7 +277,7 @@ typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
     osh_cost *c;    // view: cost of the current visit's subgraph
-    bool *loaded;   // own: [weights of the graph]
+    bool *loaded;   // own [weights of the graph]: true if the weight is loaded
     fed *open;      // own: [values of the range]: the sums that are being collected
     double reading; // bytes of weights loaded since the last pass
 } counter;

@@ -316,8 +316,8 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
                                          osh_threads(cx)));
 }
 
-typedef struct masks { // own
-    bool *in, *leaves, *all; // own [values]
+typedef struct masks { // lists of values of a subgraph
+    bool *in, *leaves, *all; // own [values]: in: inputs; leaves: outputs; all: all values
 } masks;
 
 /* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, of the

@@ -23,7 +23,7 @@ struct osh_owl_measure {
     double *outliers;       // own [n]: D of owl.h
     osh_groups groups;
     int n;
-    norms *of;              // own [graph values]
+    norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own: run [nodes], keep [graph values]: lists of
                             // osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32

@@ -23,7 +23,7 @@ _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with 
 struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
-    looked *of;        // own [linears of the plan]
+    looked *of;        // own [linears of the plan]: state of the search of each Linear
     int *which; // own [n]: Linears in the order in which they are searched; ~i: this stream
                 // searches Linear i, but does not round it
     int n, next;

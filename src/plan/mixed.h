@@ -28,7 +28,7 @@ typedef struct osh_mixed_step { // a point of the curve of size and loss
 typedef struct osh_mixed {
     osh_mixed_unit *units; // own
     int n_units;
-    int *unit_of;          // own [linears]
+    int *unit_of;          // own [linears]: index of the unit of each Linear
     int64_t n_weights, limit, bytes; // n_weights: weights of all units; bytes: size of the chosen
                                      // candidates, at most `limit`
     double loss, bound;    // loss: of the chosen candidates; bound: no choice within the limit has

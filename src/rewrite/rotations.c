@@ -392,8 +392,8 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!t.m->type->rotates) continue;
         t.args = t.m->args;
-        OSH_NEW(cx, p->rotated, 1); // allocated once, because a recipe has at most one modifier
-                                    // with rotations
+        OSH_NEW(cx, p->rotated, 1); // this line runs at most once, because a recipe has at most one
+                                    // modifier with rotations
         OSH_TRY(rotate_model(cx, &t));
     }
 done:

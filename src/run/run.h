@@ -69,8 +69,8 @@ typedef struct osh_solving { // subgraphs whose statistics are complete
                       // not change
 } osh_solving;
 
-/* Solves and emits the Linears of the subgraphs whose statistics were collected and that are not
- * done. */
+/* Solves and emits those Linears of the subgraphs that are not done and whose statistics were
+ * collected. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* block.c: learns and emits the Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h). */

@@ -376,7 +376,7 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = s->plan;
-    float *minmax = NULL; // own: [2, samples]
+    float *minmax = NULL; // own [2, samples]: smallest and largest values
     OSH_TRY(stats_finish_sums(cx, s));
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
     OSH_TRY(osh_ranges_finish(cx, s->ranges));

@@ -125,7 +125,9 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    bool *changed = NULL, *compared = NULL; // own: [nodes of the graph], [linears]
+    bool *changed = NULL, *compared = NULL; // own: changed [nodes of the graph]: true if the node
+                                            // has a new weight (note_changed); compared [linears]:
+                                            // true if the Linear's input is compared
     int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
                        // changes the value
     OSH_NEW(cx, changed, g->n_nodes);
