@@ -125,8 +125,8 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Returns the bytes of bands that are not kept and therefore are read again, over all groups.
- * Assumes that all bands of a group have their mean size. */
+/* Returns the bytes of bands that are not kept and therefore are read again, over all groups of
+ * Linears that share a global scale. Assumes that all bands of a group have their mean size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -171,7 +171,8 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* Uses the larger one of the two sizes, which is a multiple of the smaller one. */
+    /* For a virtual tensor, uses the larger one of its columns and `unit`, which is a multiple of
+     * the smaller one. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -230,7 +231,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* The limit is FEW Linears of the largest size, or SMALL bytes if that is more. */
+    /* The limit is the bytes of FEW Linears of the largest size, or SMALL if that is more; but at
+     * most the bytes of n_workers such Linears. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -264,8 +266,9 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // then one stream has both
-                                                                    // copies and Linears
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // without calibration data, one
+                                                                    // stream processes both copies
+                                                                    // and Linears
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
@@ -302,8 +305,9 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // bytes; a request to the disk takes as long as reading this
-                                      // many bytes
+    enum { LEAST_BYTES = 512 << 10 }; // bytes; a smaller tensor is not checked early, because a
+                                      // request to the disk takes as long as reading this many
+                                      // bytes
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
 
@@ -314,8 +318,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the bytes that early checks need: a list of these tensors, a flag for each output tensor,
- * and the block of osh_file_scan. */
+/* Returns the bytes that early checks need: a list of the tensors to check, a flag for each output
+ * tensor, and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

@@ -33,10 +33,11 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
  * osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
-int osh_held_most(const osh_budget *p); // Returns the most bands that can be kept: those of the
-                                        // largest group that shares a scale; 0: none
+int osh_held_most(const osh_budget *p); // Returns the largest number of bands that can be kept: all
+                                        // bands of the largest group of Linears that share a scale;
+                                        // 0: no Linears share one
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
-enum { OSH_HELD_SLOT = 24 }; // upper bound of the bookkeeping of a kept band
+enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice
 /* Returns the host memory of a stream with n_workers threads that keeps p->memory.n_held bands.
  * *device: the part of this memory that counts against the device budget. */
@@ -46,8 +47,8 @@ int64_t osh_band_unit(const osh_linear *l); // number of rows that must be round
                                             // a block scale, or 1)
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // Returns the number of rows
                                                                        // of a band
-int64_t osh_band_of_linear(const osh_linear *l); // Returns the most rows of a band; may be more
-                                                 // than O
+int64_t osh_band_of_linear(const osh_linear *l); // Returns the largest number of rows of a band;
+                                                 // the result may be larger than O
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
 /* Returns the bytes of one row of a copied tensor, which is handled as a list of bytes: one byte;
@@ -61,7 +62,8 @@ typedef struct osh_band_room { // sizes of a worker's buffers in bytes
 /* Raises the sizes in r to the sizes that bands of the Linear or of the copied tensor need. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Returns the bytes of a source tensor that must be changed together. */
+/* Returns the size in bytes of the groups of elements of a source tensor that must be changed
+ * together (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 size_t osh_band_room_blocks(const osh_band_room *r); // Returns the bytes of the input and output
                                                      // buffers of one worker
@@ -72,7 +74,8 @@ size_t osh_band_room_blocks(const osh_band_room *r); // Returns the bytes of the
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);
-int64_t osh_check_chunk(const osh_budget *p); // Returns the bytes of a chunk of the output
+int64_t osh_check_chunk(const osh_budget *p); // Returns the bytes of a chunk in which check.c reads
+                                              // the output
 size_t osh_check_blocks(const osh_budget *p, int n_threads); // Returns the bytes of the buffers of
-                                                             // all threads
+                                                             // all threads of check.c
 #endif

@@ -11,7 +11,8 @@
 typedef enum { // index of a block: graph weight for WEIGHT; value * n_batches + batch for ROWS;
                // else graph value
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART, // block osh_stat.part of a Hessian, of a shift
+    OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART, // second block (osh_stat.part) of a Hessian, of
+                                                    // a shift
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // defined in layout.c: planned addresses of blocks

@@ -32,7 +32,7 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 {
-    /* A shift is needed only if a Linear before the input was solved. */
+    /* A shift is collected only if the input differs from the input in the original model. */
     return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 

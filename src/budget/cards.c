@@ -22,7 +22,7 @@ enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_card_model models[] = {
-    /* Columns: name, title, memory in bytes, TF32 pays, operations per second in BF16, TF32, F32,
+    /* Columns: name, title, memory in bytes, tf32_pays, operations per second in BF16, TF32, F32,
      * memory in bytes per second, bus in bytes per second. */
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
      989e12, 495e12, 67e12, 4.8e12, 64e9},

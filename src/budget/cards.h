@@ -8,8 +8,8 @@ typedef struct osh_card_model {
     const char *name, *title;
     int64_t memory_bytes; // total bytes of memory, as nvidia-smi reports them
     bool tf32_pays;       // osh_cuda_tf32_pays for the compute capability of the GPU
-    /* bf16, tf32, f32: dense operations per second of products with F32 sums. memory: bytes per
-     * second. bus: bytes per second from the host, in one direction. */
+    /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums. memory: bytes
+     * per second. bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
 } osh_card_model;
 const osh_card_model *osh_card_model_find(const char *name); // Returns NULL if the name is unknown

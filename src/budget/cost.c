@@ -3,8 +3,8 @@
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
  * a sample of T tokens (with a sliding window W, t + 1 is at most W); a Hessian I (I + 1). Per
  * input: the factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve,
- * and for judging rounding to nearest. Experts run on all tokens for their statistics, and later
- * only on their own tokens. Nothing else is counted. */
+ * and for the error of rounding to nearest. Experts run on all tokens for their statistics, and
+ * later only on their own tokens. Nothing else is counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -18,15 +18,16 @@
 
 /* Speeds of an imaginary machine with one AVX2 core. Only their ratios matter: the progress
  * estimate corrects the time of each phase by measurement. */
-static const double products_per_s = 50e9; // operations of F32 and BF16 matrix products
-static const double factors_per_s = 20e9;  // operations of Cholesky factors and triangular inverses
+static const double products_per_s = 50e9; // operations of matrix products in F32 and BF16
+static const double factors_per_s = 20e9;  // operations of Cholesky factorizations and triangular
+                                           // inverses
 static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
 static const double elements_per_s = 0.5e9; // values that elementwise ops write
 static const double bytes_per_s = 1e9;     // bytes of files read or written
 static const double codes_per_s = 0.15e9;  // weights rounded and packed
 static const double picked_per_s = 0.4e6;  // rows of a table that are read from the file one by one
 /* On a GPU: speed of the kernel for experts' rows (ops/cuda/routed.cuh) divided by the speed of the
- * library's products. Assumed, not measured. */
+ * library's matrix products. Assumed, not measured. */
 static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
@@ -96,7 +97,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
 }
 
 /* Returns the fraction of the tokens on which node i of a span runs. For the node that adds an
- * expert's output (moe_combine), returns the fraction of the expert. */
+ * expert's output (moe_combine), returns the fraction that is routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -178,7 +179,8 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations of the factor of a Hessian, including the op gptq_shift. */
+/* Returns the operations for factoring a Hessian (Cholesky and triangular inverse), including the
+ * op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
@@ -275,7 +277,7 @@ typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
     osh_cost *c;    // view: cost of the current visit's subgraph
-    bool *loaded;   // own: [weights of the graph]
+    bool *loaded;   // own [weights of the graph]: true if the weight is loaded
     fed *open;      // own: [values of the range]: the sums that are being collected
     double reading; // bytes of weights loaded since the last pass
 } counter;
@@ -456,7 +458,8 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // 1 means a whole phase, and a step is less
+    if (*share >= 1) *share = 0.999; // 1 would mean a whole phase, and the step is only a part of
+                                     // one
 done:
     osh_free(cx, open);
     return rc;

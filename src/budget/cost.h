@@ -10,7 +10,7 @@ typedef enum {
     OSH_PHASE_OBSERVE,
     OSH_PHASE_SOLVE,
     OSH_PHASE_PROPAGATE,
-    OSH_PHASE_ROUND, // Linears without data: reads, rounds and writes each
+    OSH_PHASE_ROUND, // reads, rounds and writes each Linear that needs no data
     OSH_PHASE_COPY,  // copies tensors that are not quantized
     OSH_PHASE_TUNE,  // trains codes, scales and norms on the predictions of the original model
     OSH_PHASE_SEAL,  // syncs the files and reads the output again
@@ -20,15 +20,16 @@ const char *osh_phase_name(osh_phase p); // "observe", ...
 
 typedef struct osh_cost { // costs of one subgraph
     /* Operations (multiplications and additions) of the necessary matrix products, statistics,
-     * factors and solves. Attention counts the causal half, a Hessian its triangle. */
+     * factorizations of Hessians, and solves. Attention counts the causal half, a Hessian its
+     * triangle. */
     double flops[OSH_N_PHASES];
     double work[OSH_N_PHASES]; // seconds of all work on the imaginary machine of cost.c; only
                                // ratios are used
-    /* Work of a GPU in the passes, for the estimate of cards.c. done: operations of products and
-     * statistics, also unnecessary ones. moved: bytes of values that ops read and write. stored:
-     * bytes of values copied to and from the store. loaded: bytes of weights. */
+    /* Work of a GPU in the passes, for the estimate of cards.c. done: operations of matrix products
+     * and statistics, also unnecessary ones. moved: bytes of values that ops read and write.
+     * stored: bytes of values copied to and from the store. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
-    double factor_flops; // operations of the factors, part of flops[OSH_PHASE_SOLVE]
+    double factor_flops; // operations for factoring Hessians, part of flops[OSH_PHASE_SOLVE]
 } osh_cost;
 
 /* *out (own): one element for each subgraph (for the whole graph if the pipeline is basic), and a
@@ -40,18 +41,18 @@ double osh_cost_of_linear(const osh_budget *p, int linear);
 /* Returns the work (seconds) of the search for a fold's factors; 0 if the factors are not searched
  * for. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);
-typedef struct osh_visited { // views: one step of a visit
+typedef struct osh_visited { // one step of a visit; the pointers are views
     int index;          // index of the visit
     const osh_step *step;
     const bool *stats;  // [graph values] true for values whose statistics the step collects; NULL:
                         // none
 } osh_visited;
-/* Sets *share to the fraction of its phase that the step is, or to 1 if the phase is one pass.
- * `cost` comes from osh_cost_new. */
+/* Sets *share to the step's fraction of its phase, or to 1 if the phase is one pass. `cost` comes
+ * from osh_cost_new. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
                           const osh_visited *v);
-/* osh_cost_of_nodes returns the work of one pass of a dataset through the nodes of a span that run,
- * osh_cost_of_head the work of the output head. */
+/* osh_cost_of_nodes returns the work of one pass of a dataset through those nodes of a span that
+ * run. osh_cost_of_head returns the work of the output head. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

@@ -1,4 +1,5 @@
-/* fold_bytes.c - computes the memory of a fold's factors while they are collected and computed. */
+/* fold_bytes.c - computes the memory for a fold: for its statistics, and for computing its
+ * factors. */
 #include "budget/fold_bytes.h"
 #include "rewrite/folds.h"
 

@@ -15,9 +15,10 @@ void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
 /* Returns the bytes from the beginning of the arena to the end of the last block. */
 int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
- * allocated after the call. Their addresses are recorded if osh_layout_record was called with `on`
- * true. */
-typedef enum { // part of a visit: first pass; later pass; loads during the visit before
+ * allocated after the call. The addresses of these blocks are recorded if osh_layout_record was
+ * called with `on` true. */
+typedef enum { // part of a visit: its first pass; its later passes; loads for this visit during the
+               // visit before it
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);

@@ -115,7 +115,8 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each round is one more pass, so segments cost less than more rounds
+enum { MOST_ROUNDS = 8 }; // above this number of rounds, segments cost less, because each round is
+                          // one more pass
 
 /* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
  * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
@@ -198,9 +199,9 @@ static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* *least is the largest of the visits' smallest peaks. Keeps *least if some phases keep it as a
- * budget. If none do, sets *least to `same`, the peak of the best phases that are equal for all
- * visits. */
+/* *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the visits can
+ * be chosen so that no visit exceeds *least. Otherwise sets *least to `same`, the peak of the best
+ * phases that are equal for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -350,8 +351,9 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the range of second looks (schedule/looks.h) that --calib-cache allows.
- * If no observer looks twice, both are equal. */
+/* Sets *first and *last to the range of osh_look values that --calib-cache allows: how values are
+ * kept for a second reading (schedule/looks.h). If no observer reads values twice, both are
+ * equal. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -383,7 +385,8 @@ done:
 }
 
 /* Chooses batches of several samples if no flag sets the batch size and the run then fits without
- * slower choices. Sets *fit. */
+ * slower choices. Sets *fit to true if the run fits; does not change *fit if there are no such
+ * batches to try. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -510,7 +513,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // base_bytes includes the memory of the library
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // loads the library of matrix products, so that
+                                               // base_bytes includes its memory
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -559,12 +563,13 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     /* The message of a refusal recommends this budget to another process, whose base may be larger
      * by OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // the output may be written twice
+    bool again = s->n_traversals || s->tune.steps; // true: the output may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
-    /* least.host is a budget, and a run with a host budget has the blocks in its base. The list of
-     * planned addresses is optional, so it is not added. */
+    /* least.host is a budget. With a host budget, base_bytes also includes the aligned blocks for
+     * reading (osh_memory_blocks_in_base). The list of planned addresses is optional, so it is not
+     * added. */
     if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);

@@ -15,7 +15,7 @@ bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_me
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
-    int64_t before = 0; // bytes of the previous Linear's weight and work
+    int64_t before = 0; // bytes of the previous Linear: its weight, and the memory for rounding it
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if false, base_bytes includes the
                                                               // scratch for reading
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;

@@ -13,7 +13,7 @@ typedef struct osh_sim {
     const osh_range *r; // view: range of the current visit
     osh_layout *card; // own: blocks in the GPU's memory; NULL: the run computes on the host
     int n_threads;
-    int64_t batch_tokens; // tokens of the largest batch
+    int64_t batch_tokens; // number of tokens of the largest batch
     osh_exec_batch by_sample, whole; // largest sizes over the batches that run sample by sample
                                      // (osh_exec_by_sample), and over the batches that run as a
                                      // whole; n_tokens 0: no such batch

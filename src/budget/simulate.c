@@ -99,8 +99,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // lists for the ranges of samples, and a buffer for a sample between GPU and
-                   // disk
+    if (s->card) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
+                   // GPU and disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -198,9 +198,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees the stored rows that batch b was the last to read, and allocates the rows of its outputs,
- * in the order of the run. `left`: bytes of the arena that the batch still uses. *now: bytes of the
- * values in the store. */
+/* Frees the stored rows of batch b that this step was the last to read, and allocates the rows of
+ * the batch's outputs, in the order of the run. `left`: bytes of the arena that the batch still
+ * uses. *now: bytes of the values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -282,8 +282,8 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes: peak of a step; values that
-                                                              // remain after it
+typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes. most: peak of a step; left:
+                                                              // values that remain after the step
 
 /* Computes the bytes of a step, including the token ids of the batch. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
@@ -309,10 +309,10 @@ done:
     return rc;
 }
 
-/* Simulates a pass of the batches whose values are kept in memory. The batch uses an input without
- * a copy, takes it over at the last read, and its outputs are kept. The bytes change in proportion
- * to the finished tokens, so the maximum is at the beginning or at the end of the pass. `grow`:
- * bytes of the values that the pass keeps for a second look. */
+/* Simulates a pass of the batches whose values are kept in memory. A batch reads an input without a
+ * copy, frees an input that no later step reads, and keeps its outputs. The bytes change in
+ * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
+ * `grow`: bytes of the values that the pass keeps for a second look. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {

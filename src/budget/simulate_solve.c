@@ -87,8 +87,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_call_free(cx, &g->call);
 }
 
-/* A result callback that does nothing. If there is a callback, the modifier knows that the caller
- * takes each result, so results do not collect in memory. */
+/* A result callback that does nothing. If a callback is set, the modifier assumes that the caller
+ * takes each result at once, so only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 /* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
@@ -158,14 +158,15 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
     return n;
 }
 
-typedef struct solving { // bytes of a call
+typedef struct solving { // bytes that a call needs
     int64_t work, pack, copy; // work: for the whole call; pack: for packing one result; copy: for
                               // copies of Hessian and shift
     size_t room;              // bytes of the GPU that the call may use
 } solving;
 
-/* Counts the packing of a result while the factor of the Hessian exists. On the host one result
- * exists at that time. On a GPU the results of the whole call exist, at most x->work bytes. */
+/* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host one
+ * result exists at that time. On a GPU the results of the whole call exist, at most x->work
+ * bytes. */
 static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
                              const solving *x)
 {
@@ -180,8 +181,8 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
 
-/* Returns the first Linear of a block that learns as a whole (OSH_STAT_BLOCK); the whole block is
- * solved at its turn. -1: the range has no such block. */
+/* Returns the index of the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All
+ * Linears of the block are solved together with this Linear. -1: the range has no such block. */
 static int range_first_of_block(const osh_budget *p, const osh_range *r)
 {
     for (int i = r->l0; i < r->l1; i++)
@@ -189,9 +190,10 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
     return -1;
 }
 
-/* Calls that are solved in parallel on the host, or together on a GPU. All int64_t are bytes. */
+/* Calls that are solved in parallel on the host, or together on a GPU. `all` and `largest` are
+ * numbers of weights; the other int64_t are bytes. */
 typedef struct window {
-    int like; // with a GPU: first Linear of the calls that were counted last; -1: none
+    int like; // with a GPU: index of the first Linear of the calls that were counted last; -1: none
     int n;
     int64_t all, largest;                // all: weights of all calls; largest: weights of the
                                          // largest call
@@ -276,7 +278,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     size_t on_card = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
-    /* Each waiting call keeps the weights of its channels. */
+    /* Each waiting call keeps the importance of each channel. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
@@ -338,7 +340,8 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* `on_card` is first the limit `room`, then the part of it that the call uses. */
+        /* Before the call `on_card` is the limit `room`; the call sets it to the part that is
+         * used. */
         size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // bytes; a plan needs about 30 simulations
+enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan needs about 30 simulations
 
 /* The settings, besides the phases of visits, on which the result of a simulation depends. */
 typedef struct settings {

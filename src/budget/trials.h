@@ -1,5 +1,5 @@
-/* trials.h - a cache of simulations for the search for phases. Phases and settings that were
- * simulated before get their peaks from the cache. */
+/* trials.h - a cache of the results of simulations, for the choice of phases. Phases and settings
+ * that were simulated before get their peaks from the cache. */
 #ifndef OSH_TRIALS_H
 #define OSH_TRIALS_H
 #include "budget/budget.h"

@@ -29,7 +29,8 @@ struct osh_decode {
 typedef struct survey { // totals over the nodes that run, for states_visit
     const osh_forward *f;
     int64_t room;
-    int without;       // first node that has no state and needs earlier tokens; -1: none
+    int without;       // index of the first node that has no state and needs earlier tokens; -1:
+                       // none
     int64_t long_from, bytes;
     osh_op_past *to;   // view: where new states are stored; NULL: states are only counted
 } survey;

@@ -13,13 +13,14 @@
 enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists
 
 typedef struct need { // bytes for a subgraph, or for the head
-    int64_t weights, work; // weights; values and scratch
+    int64_t weights, work; // bytes of weights; bytes of values and scratch
 } need;
 
 typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
-    need *of;        // own [subgraphs + 1]; last element: the head
+    need *of;        // own [subgraphs + 1]: needs of the subgraphs; the last element is for the
+                     // head
     bool *before;    // own [graph values]: true for inputs of the current subgraph
     int64_t reading; // bytes of scratch for reading a weight
     int64_t base;    // bytes outside of the subgraphs
@@ -45,7 +46,7 @@ static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const o
         if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
     osh_forward_weight_bytes(f, p->s, p->run, &width);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
-    if (osh_forward_may_round(f)) // the copy of a rounded input
+    if (osh_forward_may_round(f)) // adds the bytes of the copy of a rounded input
         passing += osh_mem_gross((size_t)(n * width) * osh_dtype_bytes(g->dtype));
     if ((int64_t)passing > *work) *work = (int64_t)passing;
     if (before + t->reading > *work) *work = before + t->reading;

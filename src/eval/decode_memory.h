@@ -5,7 +5,7 @@
 
 typedef struct osh_decode_sizes {
     const osh_forward *f;
-    int64_t n_first; // tokens of the longest piece
+    int64_t n_first; // number of tokens of the longest piece
     int64_t states;  // gross bytes of the states and lists that osh_decode_open allocates
     bool pieces;     // true: all pieces after the first have one token; false: each piece has all
                      // tokens

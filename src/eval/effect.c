@@ -105,7 +105,7 @@ done:
     return rc;
 }
 
-/* Rounds w to OSH_EFFECT_BITS bits, otherwise with the scheme of the Linear. */
+/* Rounds w with the scheme of the Linear, but to OSH_EFFECT_BITS bits. */
 static osh_status effect_round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear *l,
                                       osh_tensor *w)
 {
@@ -132,7 +132,7 @@ static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgr
     return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
 }
 
-/* Loads the weights of the nodes that run, unless w has them. */
+/* Loads the weights that the nodes of the subgraph need and that w does not have. */
 static osh_status effect_load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s,
                                       osh_weights *w)
 {
@@ -269,7 +269,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        n += 2 * l->O * l->I / 4; // scales and ranges: at most one of each for 4 weights
+        n += 2 * l->O * l->I / 4; // upper bound for the bytes of scales and ranges: one of each for
+                                  // 4 weights
         most = n > most ? n : most;
     }
     int64_t scores = (int64_t)osh_mem_gross(

@@ -28,7 +28,7 @@ struct osh_eval_card {
     side side[2];              // [0]: the model; [1]: the reference model
     int n_sides;
     osh_device *device;        // own
-    int64_t *batch_at;         // own [n_batches + 1]: first sample of each batch
+    int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
     int64_t passing;           // largest number of arena bytes that running or scoring a batch
                                // needs
@@ -108,7 +108,7 @@ static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_par
     side *s = k->s;
     const osh_graph *g = s->f->graph;
     int64_t row = 0;
-    p->keep[g->input_ids] = false; // token ids are read from the data
+    p->keep[g->input_ids] = false; // token ids are not kept, because they are read from the data
     side_count_width(s, p->s, p->run, &k->width);
     OSH_TRY(side_count_batches(cx, k, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? graph_value_bytes(g, v) : 0;
@@ -287,9 +287,8 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
                  "output_activations are not made on a GPU by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // fails, and names
-                                                                               // the missing part
-                                                                               // of the build
+    /* The build has no CUDA, so this call fails and names the missing part of the build. */
+    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0));
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
@@ -307,8 +306,8 @@ done:
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 {
     if (!c) return;
-    osh_eval_weights_free(cx, c->weights); // closed before the device, because its thread copies to
-                                           // the device
+    osh_eval_weights_free(cx, c->weights); // the weights are closed before the device, because
+                                           // their thread copies to the device
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
             osh_free(cx, c->side[k].rest[b]);

@@ -15,7 +15,7 @@
 typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
     int weight;
-    osh_tensor t;         // view of the block
+    osh_tensor t;         // view of the block of all weights on the GPU
     bool by_card;         // cuFile has read the weight, and it is not checked for NaN and
                           // infinities yet
 } placed;

@@ -13,14 +13,16 @@
 struct osh_reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    int *layer_of;  // own [graph values]: layer whose router logits or expert output the value is;
-                    // -1: none
-    int *expert_of; // own [graph values]: expert whose output the value is; -1: none
+    int *layer_of;  // own [graph values]: index of the layer, if the value is the layer's router
+                    // logits or the output of one of its experts; -1: the value is neither
+    int *expert_of; // own [graph values]: index of the expert that computes the value as its
+                    // output; -1: none
     int layer;             // index of the layer that is measured
     osh_stat *sum, *count; // own [experts]: sum: of g |f(x)| over the tokens of the expert; count:
                            // number of these tokens
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    bool *run, *keep, *stay; // own: [nodes], [graph values], [graph values]
+    bool *run, *keep, *stay; // own: run [nodes], keep [graph values]: lists of osh_forward_choose;
+                             // stay [graph values]: osh_forward.stay
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
 };
@@ -125,8 +127,8 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
     return measured ? reaping_add_tokens(cx, r, value, x, b) : OSH_OK;
 }
 
-/* Drops the experts with the smallest means. If means are equal, drops the expert with the lowest
- * number. */
+/* Drops the experts with the smallest means of g |f(x)|. If means are equal, drops the expert with
+ * the lowest number. */
 static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;

@@ -67,8 +67,9 @@ static size_t attention_module(const osh_graph *g, int attention, const char **n
     return 0;
 }
 
-/* Loads k_scale, v_scale, their zero points, and if present q_scale, of each attention. Stores them
- * in f->cache and f->cache_zero under the value that the attention reads. */
+/* Loads k_scale, v_scale, their zero points, and if present q_scale, of each attention. Stores the
+ * scales in f->cache and the zero points in f->cache_zero, at the index of the value that the
+ * attention reads. */
 static osh_status cache_load(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
@@ -365,8 +366,8 @@ typedef struct counting { // state of a walk that counts the memory of forward_r
     const osh_forward *f;
     const osh_dataset *d;
     int64_t n, size;      // n: samples of d that run; size: samples of a batch
-    int64_t most, width;  // so far: most: tokens of the largest batch; width: widest input of a
-                          // node with weights
+    int64_t most, width;  // maxima so far. most: tokens of the largest batch; width: width of the
+                          // widest input of a node with weights
     /* Bytes. base: batches without values. reading: scratch for reading a weight. before: inputs of
      * the current subgraph. */
     int64_t base, reading, before;
@@ -393,7 +394,7 @@ static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_
     osh_exec_span span = osh_forward_span(c->f, p);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
     now += (int64_t)passing;
-    if (osh_source_n_quantized(c->f->source)) // the copy of a rounded input
+    if (osh_source_n_quantized(c->f->source)) // adds the bytes of the copy of a rounded input
         now += (int64_t)osh_mem_gross((size_t)(c->most * c->width) * osh_dtype_bytes(g->dtype));
     if (now < c->before + c->reading) now = c->before + c->reading;
     if (c->base + weights + now > c->m->peak) c->m->peak = c->base + weights + now;

@@ -33,8 +33,8 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
 typedef struct osh_forward_rounding {
     const osh_forward *f;
     osh_tensor *copy; // own: last rounded input
-    int first;        // first node of the subgraph that runs; outputs of earlier nodes are rounded
-                      // already
+    int first;        // index of the first node of the subgraph that runs; outputs of earlier nodes
+                      // are rounded already
 } osh_forward_rounding;
 /* Returns the hooks that round inputs and outputs of Linears, and keys, values and queries. r must
  * outlive the hooks. */

@@ -19,17 +19,19 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values];
-                                         // all entries of `none` are false
+    bool *run, *keep, *in, *none, *seen; // own: run [nodes], keep [values], in [values], none
+                                         // [weights], seen [values]; all entries of `none` are
+                                         // false
     osh_groups groups; // groups of the samples of d
     osh_stat **made, **read; // own [values]: sums of squared gradients for the current subgraph.
                              // made: for the Linear that computes the value; read: for the Linear
                              // that reads it
     int64_t sample;   // index of the current sample
-    int *linear_of;   // own [values]: Linear that computes the value; -1: none
-    int *reader_of;   // own [values]: Linear that reads the value and has gradients.inputs; -1:
-                      // none
-    int stop; // subgraph of the first Linear, with which the backward pass ends
+    int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
+    int *reader_of;   // own [values]: index of the Linear that reads the value and has
+                      // gradients.inputs; -1: none
+    int stop; // index of the subgraph of the first Linear; the backward pass ends with this
+              // subgraph
 };
 
 static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
@@ -314,12 +316,12 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
                                          osh_threads(cx)));
 }
 
-typedef struct masks { // own
-    bool *in, *leaves, *all; // own [values]
+typedef struct masks { // lists of values of a subgraph
+    bool *in, *leaves, *all; // own [values]: in: inputs; leaves: outputs; all: all values
 } masks;
 
 /* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, of the
- * statistics, and of the gradients that wait between subgraphs. */
+ * statistics, and of the gradients that are stored between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {

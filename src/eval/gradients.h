@@ -18,7 +18,7 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p);
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
 /* *peak: host bytes (gross, an upper bound) that osh_gradients_run allocates. */
 osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *s);
-/* Sets gradients.outputs of all Linears of the plan to care, and gradients.inputs, if not NULL, to
- * the same measure for their inputs. */
+/* Sets gradients.outputs of all Linears of the plan to care[o] of the formula above, and
+ * gradients.inputs, if not NULL, to the same measure for their inputs. */
 osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr);
 #endif

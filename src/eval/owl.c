@@ -17,14 +17,15 @@ struct osh_owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of; // own [nodes]: decoder layer of a Linear; -1: the node is no Linear, or in no
-                   // layer
+    int *layer_of; // own [nodes]: index of the decoder layer of a Linear; -1: the node is no
+                   // Linear, or in no layer
     osh_layer_share *layers; // own [n]; the names in it are views of the graph
     double *outliers;       // own [n]: D of owl.h
     osh_groups groups;
     int n;
-    norms *of;              // own [graph values]
-    bool *run, *keep;       // own: [nodes], [graph values]
+    norms *of;              // own [graph values]: norms of each value
+    bool *run, *keep;       // own: run [nodes], keep [graph values]: lists of
+                            // osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
 };
 
@@ -202,8 +203,8 @@ static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         OSH_TRY(osh_check_interrupt(cx));
-        for (int v = 0; v < g->n_values; v++) // the hook does not get values that earlier subgraphs
-                                              // have computed
+        for (int v = 0; v < g->n_values; v++) // adds values that earlier subgraphs have computed,
+                                              // because the hook does not get these values
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,

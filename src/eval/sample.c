@@ -12,7 +12,7 @@ enum { STREAM = 31 }; // stream of the counter RNG
 
 typedef struct heap { // binary heap of token ids; the most likely token is first
     const float *x;
-    int32_t *at; // [room for all tokens] ids
+    int32_t *at; // [number of tokens]: token ids; the first n are the heap
     int64_t n;
 } heap;
 

@@ -10,7 +10,7 @@
 enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600, MAX_WORDS = 64 << 10 };
 
 /* True if the access token may be sent to the address: its host and port are those of the endpoint,
- * or its host is in the list. Other hosts of the Hub's domain never get the token. */
+ * or its host is in the list `hosts`. Other hosts of the Hub's domain never get the token. */
 static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",

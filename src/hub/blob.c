@@ -84,7 +84,7 @@ done:
 }
 
 /* Writes a copy of the blob and renames it to `to`, replacing a file of that name. The caller holds
- * the lock of f, so an incomplete copy that is found is of a killed process and is overwritten. */
+ * the lock of f, so an existing incomplete copy comes from a killed process and is overwritten. */
 static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
                             const osh_hub_file *f)
 {
@@ -116,7 +116,8 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state by the size of the file at `path` and, unless p->verified is set, by its hash. */
+/* Sets *state by the size of the file at `path`. If p->verified is false, the hash of the file must
+ * also be right. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {

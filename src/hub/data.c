@@ -119,8 +119,8 @@ done:
     return rc;
 }
 
-/* Sets *out (own) to `splits` with the suffix of a registered data set in each part of a sum:
- * "train[:8]" becomes "train_sft[:8]". */
+/* Sets *out (own) to `splits`, in which the suffix of the data set is added to each split name
+ * "train" or "test": "train[:8]+test" becomes "train_sft[:8]+test_sft". */
 static osh_status registered_splits(osh_ctx *cx, char **out, const registered *r,
                                     const char *splits)
 {

@@ -41,7 +41,8 @@ typedef struct stream { // one request for a part of the file
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
 
-/* Writes x->parts to the record. The caller holds p->lock, unless no other thread knows x. */
+/* Writes x->parts to the record. The caller holds p->lock, or x is not yet known to other
+ * threads. */
 static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
 {
     char text[OSH_RANGES_BYTES];
@@ -185,8 +186,8 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
-        if (s.part->at > before.at) tried = 0; // read without the lock, because only this thread
-                                               // changes `at`
+        if (s.part->at > before.at) tried = 0; // `at` is read without the lock, because only this
+                                               // thread changes it
         if (s.over || s.part->at == s.asked_end) continue;
         bool cut = r.status == 200 || r.status == 206,
              expired = elsewhere && (r.status == 403 || r.status == 400);
@@ -230,8 +231,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    if (rc) osh_hub_place_fail(cx, p, rc); // recorded before at_work decreases, so that the thread
-                                           // that owns x sees the failure
+    if (rc) osh_hub_place_fail(cx, p, rc); // the failure is recorded before at_work decreases, so
+                                           // that the thread that owns x sees the failure
     pthread_mutex_lock(&p->lock);
     x->at_work--;
     pthread_cond_broadcast(&p->changed);

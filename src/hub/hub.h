@@ -20,7 +20,7 @@ typedef struct osh_hub { // settings from the environment
                     // logged
     bool offline;   // HF_HUB_OFFLINE is set: no requests are made
     bool no_links;  // HF_HUB_DISABLE_SYMLINKS: snapshots contain files, not links
-    osh_env_fn env; // returns other variables: proxies, certificates
+    osh_env_fn env; // function that returns other environment variables: proxies, certificates
 } osh_hub;
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env);
 void osh_hub_close(osh_ctx *cx, osh_hub *hub);

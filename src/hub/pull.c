@@ -108,7 +108,7 @@ static osh_status pull_check_disk(osh_ctx *cx, batch *b)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: its files have more than 2^63 bytes together, by the list of %s",
                      b->p->name->id, b->p->hub->endpoint);
-        need += one; // at most the size of the file
+        need += one; // no overflow: `need` is at most the sum of all file sizes
     }
     if (has >= 0 && need > has)
         OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free",
@@ -135,8 +135,7 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // returns bytes that were only counted to test
-                                                  // the limit
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to test the limit
     return rc;
 }
 
@@ -439,7 +438,8 @@ static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const 
                  hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
-    osh_http_close(cx, http), http = NULL; // closed, because the threads open their own connections
+    osh_http_close(cx, http), http = NULL; // this connection is closed, because the threads open
+                                           // their own
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);

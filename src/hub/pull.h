@@ -40,8 +40,8 @@ typedef struct osh_hub_place { // directories and shared state of files that are
     atomic_llong done;   // bytes downloaded so far
     pthread_mutex_t lock;
     pthread_cond_t changed;   // signalled when a member below or an osh_fetch changes
-    struct osh_fetch *open;   // protected by the lock: files of which other threads may fetch parts
-    osh_status rc;            // protected by the lock: status of the first failure
+    struct osh_fetch *open;   // files of which other threads may fetch parts; protected by the lock
+    osh_status rc;            // status of the first failure; protected by the lock
     char text[4096];          // message of rc
 } osh_hub_place;
 /* Records the failure rc and its message, unless an earlier failure was recorded, and stops all

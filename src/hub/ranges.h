@@ -19,7 +19,8 @@ typedef struct osh_part {
 typedef struct osh_ranges {
     int64_t n_bytes; // size of the file in bytes
     int n;
-    osh_part parts[OSH_MOST_PARTS]; // in any order; they cover the missing bytes of the file
+    osh_part parts[OSH_MOST_PARTS]; // parts, in any order; together they cover the missing bytes of
+                                    // the file
 } osh_ranges;
 
 /* Initializes *s to one part, of which the first `at` bytes are already fetched. */

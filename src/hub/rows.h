@@ -10,7 +10,7 @@ typedef struct osh_hub_rows { // a request for rows of a data set
     const char *text;        // template for the key "text" of a line, with "{column}"; NULL: rows
                              // are not changed
     const char *chat;        // name of the column with a conversation; a line has only this column;
-                             // NULL: see `text`
+                             // NULL: `text` makes the line
     bool system_first;       // true: an empty system message is inserted if a conversation does not
                              // begin with one
     int64_t most;            // largest number of rows; 0: all rows of the splits

@@ -200,7 +200,8 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
         bool known = !strcmp(names[i], "config.json") ||
-                     strstr(names[i], ".safetensors"); // an earlier step has looked for these files
+                     strstr(names[i], ".safetensors"); // an earlier step lists these files if they
+                                                       // are missing
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;
     }
@@ -319,7 +320,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
-    if (!is_name) { // the code that opens the directory will report missing files
+    if (!is_name) { // the code that opens the directory reports missing files
         if (!(*dir = osh_strdup(cx, model))) rc = OSH_E_NOMEM;
         goto done;
     }

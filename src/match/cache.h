@@ -25,11 +25,11 @@ const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, in
  * the other tensors of the Linear. Returns their number. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
                      const osh_linear *l);
-/* Returns the attention whose output the Linear `node` reads, also through a gate or a rotation;
- * -1: none. */
+/* Returns the index of the attention node whose output the Linear `node` reads, also through a gate
+ * or a rotation; -1: none. */
 int osh_cache_attention(const osh_graph *g, int node);
-/* Returns the modifier whose kv_cache_scheme applies to the attention before the Linear `node`; -1:
- * none. */
+/* Returns the index of the modifier whose kv_cache_scheme applies to the attention before the
+ * Linear `node`; -1: none. */
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Sets the observed values of l again after the index of its node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
@@ -44,7 +44,8 @@ size_t osh_ranged_counts(const osh_matching *p, int linear);
 typedef struct osh_ranged { // a range that the run observes (run/ranges.h)
     int linear, k; // first Linear that needs the range; index of the range in this Linear
     int next;                // 1 + index of the next range for the same value; 0: none
-    osh_act_observer *heads; // own [heads of the Linear]; NULL: the scales are already computed
+    osh_act_observer *heads; // own: one observer for each scale (osh_linear.heads); NULL: the
+                             // scales are already computed
     osh_tensor *rows; // own [2, samples * heads]: smallest and largest value
                       // (osh_stat_sample_ranges); NULL: on the GPU, or already read by the
                       // observers

@@ -24,8 +24,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: for the first Linear that shares a scale: last Linear
-                           // so far that shares it
+    int *last = NULL;      // own [linears]: last[i]: index of the last Linear found so far that
+                           // shares a scale with Linear i, if i is the first of them
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -205,7 +205,8 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Returns an upper bound, which includes the magnitudes that a stream stores (output/held.c). */
+/* Returns an upper bound of the bytes, which includes the magnitudes that a stream stores
+ * (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

@@ -5,15 +5,15 @@
 #define OSH_GLOBALS_H
 #include "match/matching.h"
 
-/* Sets the members joint and next.joint of all Linears. */
+/* Sets the members joint and next.joint of all Linears: which Linears share a global scale. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 
 typedef struct osh_globals osh_globals; // largest magnitudes and global scales known so far
 /* Sets *out to NULL if no Linear has a global scale. */
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p);
 void osh_globals_free(osh_ctx *cx, osh_globals *g);
-/* Finds the largest magnitudes of these Linears, and of the Linears that share a scale with them,
- * unless they are known. Reads weights piece by piece. Computes the global scales. */
+/* Finds the largest magnitudes of these Linears, and of the Linears that share a scale with them.
+ * Skips magnitudes that are known. Reads weights piece by piece. Computes the global scales. */
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n);
 /* True if the largest magnitude of the Linear's weight is known. */
 bool osh_globals_knows(const osh_globals *g, int linear);

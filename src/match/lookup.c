@@ -24,7 +24,7 @@ done:
     return rc;
 }
 
-/* Returns the first Linear whose node is `node` or a later node. */
+/* Returns the index of the first Linear whose node is `node` or a later node. */
 static int first_linear_from(const osh_matching *p, int node)
 {
     int low = 0, high = p->n_linears;

@@ -19,7 +19,7 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
     while (n > 0 && name[--n] != '.') continue; // removes the last part of the name
     size_t at = n;
-    /* Moves to the end of the number of the decoder block. */
+    /* Moves `at` to the end of the number of the decoder block. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // last answer of has_codes_inside, for n bytes that several names
-                              // contain
+typedef struct renamed_seen { // last question to has_codes_inside and its answer; many names have
+                              // the same first n bytes
     const char *text;         // view
     size_t n;
     bool partly; // a quantized module has these bytes in its name
@@ -90,8 +90,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     size_t n = 0, inner = p->in->graph ? strlen(p->in->graph->inner) : 0;
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner)))
-        goto done; // for example a block for multi-token prediction, whose name is the same in
-                   // transformers
+        goto done; // the name is the same in transformers, as for a block for multi-token
+                   // prediction
     if (text && (n != seen->n || strncmp(text, seen->text, n)))
         seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
     if (text && !seen->partly)
@@ -100,8 +100,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               name + inner)); // language_model is needed, because a tower also has
-                                               // layers
+                               name + inner)); // the regex needs "language_model", because a tower
+                                               // also has layers
 done:
     return rc;
 }
@@ -224,8 +224,8 @@ done:
 }
 
 /* Adds the names of modules in transformers to targets and ignore list, because transformers looks
- * up its own names. Not needed for a text model inside another model: the regexes of
- * renamed_pattern match its names. */
+ * up its own names. A text model inside another model does not need these names, because the
+ * regexes of renamed_pattern match its names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;

@@ -25,21 +25,23 @@ typedef struct osh_linear { // a module that is quantized or pruned
                                 // weight is only pruned and written dense
     const osh_format *format;
     int scheme_index;       // index in osh_matching.schemes; -1: none
-    int node, weight, input; // node, weight and input value in the graph; -1: not in the graph
+    int node, weight, input; // indices of node, weight and input value in the graph; -1: not in the
+                             // graph
     int subgraph;           // index of the subgraph; -1: not in the graph
     struct {
-        int reader, user;   // next Linear with the same input; next Linear with the same weight
-                            // (lookup.h)
-        int joint;          // next Linear with the same global scale (globals.h)
+        int reader, user;   // index of the next Linear with the same input; of the next Linear with
+                            // the same weight (lookup.h)
+        int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
-    unsigned wants;         // bits OSH_STAT_* of the needed statistics; osh_wants returns those of
-                            // the current traversal
+    unsigned wants;         // bits OSH_STAT_* of the statistics that the Linear needs; osh_wants
+                            // returns the bits for the current traversal
     int traversal;          // if there are several traversals: index of the traversal that collects
                             // data for the Linear; -1: the Linear needs no data
-    int joint;              // first Linear with the same global scale; -1: none
-    int ranged[OSH_RANGED]; // [k]: graph value whose range gives the static scales of value k; -1:
-                            // none. It may be another value than k's own (passthrough.h). k <
-                            // OSH_CACHED: values of the attention before the Linear (cache.h)
+    int joint;              // index of the first Linear with the same global scale; -1: none
+    int ranged[OSH_RANGED]; // [k]: index of the graph value whose range gives the static scales of
+                            // value k; -1: none. It may be another value than k's own
+                            // (passthrough.h). k < OSH_CACHED: values of the attention before the
+                            // Linear (cache.h)
     int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
     bool kept; // no modifier quantizes or prunes the Linear; it is listed only for scales of an
                // attention, and its weight does not change
@@ -51,8 +53,9 @@ typedef struct osh_linear { // a module that is quantized or pruned
     struct {
         int64_t first;      // output tensors [first, first + n) belong to the Linear
         int n;
-        int64_t bias;       // source tensor of the bias that is learned together with the weight
-                            // (schedule/blocks.h); its output tensor is the last of the n; -1: none
+        int64_t bias;       // index of the source tensor of the bias that is learned together with
+                            // the weight (schedule/blocks.h); its output tensor is the last of the
+                            // n; -1: none
     } out;
     struct { // own: F64 gradients that a survey measures (eval/gradients.h); NULL: not measured
         osh_tensor *outputs, *inputs; // outputs: [O]; inputs: [I], only at the first reader of the
@@ -88,9 +91,9 @@ typedef struct osh_matching {
     osh_linear *linears;     // own: Linears outside of the graph, then the others in the order of
                              // their nodes
     int n_linears;
-    int *readers, *users;    // own: [graph values] first Linear that reads the value; [graph
-                             // weights] first Linear that uses the weight; -1: none (lookup.h);
-                             // NULL: the graph is not cut
+    int *readers, *users;    // own: indices of Linears. [graph values] first Linear that reads the
+                             // value; [graph weights] first Linear that uses the weight; -1: none
+                             // (lookup.h); NULL: the graph is not cut
     osh_strs ignore;         // own: ignore list of the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
     int64_t n_dense;

@@ -1,5 +1,5 @@
-/* modules.h - the list of modules from which their schemes (plan_match.c) and the output's config
- * (match_config.c) are computed. */
+/* modules.h - the list of modules. plan_match.c finds the schemes of the modules; match_config.c
+ * makes the output's config from the list. */
 #ifndef OSH_PLAN_MODULES_H
 #define OSH_PLAN_MODULES_H
 #include <string.h>

@@ -12,7 +12,7 @@ static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
 /* Finds the module that a target of the modifier matches, and that is or contains of->name. *len:
- * length of the module's name, which begins of->name; 0: none. */
+ * length of this module's name, which is a prefix of of->name; 0: there is no such module. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)

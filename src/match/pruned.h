@@ -12,10 +12,11 @@ typedef struct osh_prunable {
                             // `unseen`
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
     double sparsity;        // result: sparsity of the weight
-    int aimed; // result: number of the module around this one that a target names, counted from 0
+    int aimed; // result: among the modules that targets name: index of the one that contains this
+               // module
 } osh_prunable;
 
-/* Sets the results of the n modules. */
+/* Sets the results (modifier, sparsity, ...) of the n modules. */
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n);
 extern const osh_q_scheme osh_pruned_scheme; // scheme of Linears that are pruned and not quantized
 /* Adds the statistics that modifier `pruner` needs to l->wants. Fails if the Linear cannot be

@@ -20,7 +20,7 @@ typedef struct reader {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    uint8_t *room; // view: part of check.blocks
+    uint8_t *room; // view: this reader's buffer in check.blocks
 } reader;
 
 struct check {
@@ -30,10 +30,11 @@ struct check {
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // position of the next chunk: next: index in `order`; taken: bytes of
-                          // this tensor in earlier chunks
+    int64_t next, taken;  // begin of the next chunk: next: index in `order` of its first tensor;
+                          // taken: bytes of this tensor that earlier chunks have
     osh_turns turns;      // one turn for each chunk, in the order of the chunks in the files
-    osh_status rc;        // status of the failed chunk with the lowest ticket
+    osh_status rc;        // status of the first failed chunk, in the order of the chunks in the
+                          // files
     const reader *failed; // reader of the failed chunk; NULL: no chunk failed
     void *blocks;         // own: buffers of all readers; one block, so that the system can map
                           // pages of 2 MiB
@@ -56,7 +57,8 @@ static int check_by_offset(const void *x, const void *y, void *plan)
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
     return (p->manifest.out[a].end > p->manifest.out[b].end) -
-           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors are first
+           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors come before other
+                                                              // tensors with the same offset
 }
 
 /* True if the checksum of the tensor is known without a read: the tensor is empty, or early.c has
@@ -68,7 +70,8 @@ static bool check_has_sum(const check *c, int64_t out)
 }
 
 /* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if all
- * chunks are taken. *rc is set only for a chunk: OSH_OK or the status of an interrupt. */
+ * chunks are taken or a chunk has failed. If true, sets *rc to OSH_OK or to the status of an
+ * interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -81,7 +84,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // end the chunk between two elements
+        if (cut) // the chunk ends between two elements
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;

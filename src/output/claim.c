@@ -53,8 +53,8 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        if (rc) osh_error_clear(cx); // ignored, because opening the file later reports the same
-                                     // error
+        if (rc) osh_error_clear(cx); // the failure is ignored, because opening the file later
+                                     // reports the same error
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
                             "%s %s lies in %s, which this run would %s: want another --output",
@@ -196,7 +196,7 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
     *is = !n || sum == e->replaced_sum; // the manifest is deleted last, so a directory without
-                                        // files is also part of that output
+                                        // files also counts as that output
 done:
     osh_strings_free(cx, names, n);
     return rc;

@@ -25,10 +25,10 @@ struct osh_early {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    int64_t *queue;       // n: queued tensors; next: tensors taken from the queue; most: capacity
-                          // of the queue
-    int64_t n, next, most; // bytes of the queued tensors that were not taken yet
-    int64_t behind;       // bytes that are queued and not yet read
+    int64_t *queue;       // own [most]: output tensors in the order in which they were written
+    int64_t n, next, most; // n: queued tensors; next: tensors taken from the queue; most: capacity
+                           // of the queue
+    int64_t behind;       // bytes of the queued tensors that were not taken yet
     bool *agrees;         // own [n_out]: true if the disk has the bytes that were written
     bool made, running, stop;
 };

@@ -90,7 +90,8 @@ static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, e->plan, e->journal);
-    if (!rc && e->journal) // recorded first, because a kill may interrupt the removal
+    if (!rc && e->journal) // the removal is recorded before it begins, because a kill may interrupt
+                           // it
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
     osh_known_deinit(cx, &k);
@@ -262,7 +263,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
         j.packed[0] = j.result.codes, j.result.codes = NULL; // give: the modifier packed the codes
                                                              // itself
     rc = osh_emit_push(cx, e, &j);
-    memset(j.packed, 0, sizeof j.packed); // given to the job, also after a failure
+    memset(j.packed, 0, sizeof j.packed); // the queued job owns the buffers, also after a failure
 done:
     osh_mem_use(cx, old);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j.packed[k]);

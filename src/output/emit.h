@@ -68,14 +68,15 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
  * results of weights with these factors are emitted. */
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
-/* Records that a subgraph is complete. generation >= 0: number of its activations in the disk tier,
- * which are already synced; the record is then on the disk when this function returns. */
+/* Records that a subgraph is complete. generation: number of the visit that stored and synced the
+ * subgraph's activations in the disk tier, -1: none. If generation >= 0, the record is on the disk
+ * when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
 /* Fails if a shard of the source has changed. A shard with another stamp is read again; if `last`
  * is true, also a shard whose stamp is too fresh to be trusted. */
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
-/* Returns the last subgraph that an earlier run recorded with a generation of activations; -1:
- * none. */
+/* Returns the index of the last subgraph whose activations are on the disk by the record of an
+ * earlier run; -1: none. *generation: number of the visit that stored them. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
 /* Emits an output tensor that is a bitwise copy. `data` has all its bytes, which must stay valid

@@ -29,10 +29,12 @@ enum {
     OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
     OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written, so
                           // earlier records do not count
-    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on the disk (~0: none)
+    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation: number of the visit that stored its
+                          // activations on the disk (~0: none)
     OSH_REC_BARRIER,      // all earlier records and their bytes are on the disk
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
-    OSH_REC_RUN,          // u64 random number that identifies files of this run elsewhere
+    OSH_REC_RUN,          // u64 random number that identifies files of this run in other
+                          // directories
     OSH_REC_SOURCES,      // (u64 tensor of the source, u64 checksum)*: tensors that were read and
                           // have no earlier record
     OSH_REC_STAMPS,       // JSON object: stamps (size, inode, times) of the source's shards;
@@ -58,7 +60,7 @@ typedef enum {
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
-    int index;                     // number of the Linear or subgraph
+    int index;                     // index of the Linear or subgraph
     int n;                         // for OSH_EMIT_FOLDS: number of subgraphs
     const osh_schedule *schedule;  // view: for OSH_EMIT_FOLDS: schedule of the traversal that
                                    // computes the factors
@@ -66,10 +68,10 @@ typedef struct osh_emit_job {
     osh_tensor *in_scale, *in_zero; // own
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, which the
                                           // caller has allocated
-    int64_t out;                   // number of the output tensor of a copy
+    int64_t out;                   // index of the output tensor of a copy
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
-    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the subgraph's activations on
-                                   // the disk, or -1
+    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
+                                   // subgraph's activations on the disk, or -1
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
@@ -114,16 +116,16 @@ struct osh_emitter {
                            // bytes are known
     bool *told;            // own [tensors of the source]: true if the journal has the checksum of
                            // the tensor
-    int64_t n_looked;      // the first n_looked source tensors that were read have had `told`
-                           // checked
+    int64_t n_looked;      // number of source tensors, in the order in which they were read, for
+                           // which `told` was checked
     char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes written since the last barrier
     double synced_at;      // osh_now of the last barrier
-    int boundary;          // last subgraph whose activations are on the disk; -1: none
+    int boundary;          // index of the last subgraph whose activations are on the disk; -1: none
     int64_t generation;
     bool ours;             // the partial directory belongs to this run, which may remove it
-    bool looked;           // a Linear without output tensors was recorded (survey)
+    bool looked;           // a Linear of a survey, which has no output tensors, was recorded
     bool discard;          // osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // the journal has OSH_REC_APPLIED
@@ -149,8 +151,8 @@ osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
  * thread may call it. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at);
-/* Record a Linear whose tensors were written, and a copy that was written. sums: [tensors of the
- * Linear]. */
+/* osh_emit_written_linear records a Linear whose tensors were written; sums: [tensors of the
+ * Linear]. osh_emit_written_copy records a copied tensor that was written. */
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
                                    const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);

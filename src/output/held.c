@@ -1,5 +1,5 @@
-/* held.c - counts the bands of each group of Linears that must still be looked at, and keeps slots
- * of memory for bands that wait to be rounded. */
+/* held.c - counts the bands of each group of Linears that must still be searched for the largest
+ * magnitude, and keeps slots of memory for bands that wait to be rounded. */
 #include "output/held.h"
 
 #include "base/file.h"
@@ -13,7 +13,7 @@ typedef struct looked { // a Linear and the bands in which the largest magnitude
 } looked;
 
 typedef struct held_slot {
-    int linear;    // Linear of the band; -1: the slot is free
+    int linear;    // index of the Linear of the band; -1: the slot is free
     int64_t first; // first row of the band; -1: the band is being read
     uint8_t *from; // view: rows of the band
 } held_slot;
@@ -23,7 +23,7 @@ _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with 
 struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
-    looked *of;        // own [linears of the plan]
+    looked *of;        // own [linears of the plan]: state of the search of each Linear
     int *which; // own [n]: Linears in the order in which they are searched; ~i: this stream
                 // searches Linear i, but does not round it
     int n, next;

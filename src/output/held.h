@@ -1,4 +1,4 @@
-/* held.h - the first look of a stream (stream.h) at Linears with a global scale.
+/* held.h - a stream's search for the largest magnitude of Linears with a global scale (stream.h).
  *
  * Some Linears share a global scale. The largest magnitude of all these Linears must be known
  * before the first band is rounded, so a stream reads each band twice: first it looks for the
@@ -17,7 +17,7 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // slot in which the band stays after the search; -1: none
+    int slot;         // index of the slot in which the band stays after the search; -1: none
 } osh_held_band;
 
 /* ids [n]: output tensors in the order in which they are rounded; tensors that belong to no Linear
@@ -31,8 +31,9 @@ void osh_held_free(osh_ctx *cx, osh_held *h);
  * h is NULL. */
 bool osh_held_knows(const osh_held *h, int linear);
 /* Gets the next band to search for its largest magnitude. Returns false if no band can be searched
- * now. A band that this stream also rounds needs a free slot. If the rounding of Linear `wanted`
- * waits for the group of the band, the search needs no slot (-1: no rounding waits). */
+ * now. A band that this stream also rounds needs a free slot. Exception: if no slot is free or
+ * becomes free, but Linear `wanted` waits for the global scale of the band, the band is searched
+ * without a slot. wanted -1: no Linear waits. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
 /* Returns the memory of a slot: whole blocks of the file system, enough for any band. The caller
  * need not hold the lock. */

@@ -53,7 +53,8 @@ done:
     return rc;
 }
 
-/* Adds the side files of an earlier run's source, which the identity in its journal names. */
+/* Adds the side files of the source of an earlier run. The identity in that run's journal names
+ * these files. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
@@ -108,7 +109,7 @@ static osh_status known_add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
     return cJSON_IsString(name) ? known_put(cx, k, name->valuestring, LASTING) : OSH_OK;
 }
 
-/* Adds the file of a tensor in the manifest. It is an osh_json_taken.item. */
+/* Adds the file of a tensor in the manifest. Has the type of osh_json_taken.item. */
 static osh_status known_add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
 {
     return known_add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
@@ -205,7 +206,7 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
     OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files, so it is removed after
                                     // them
     OSH_TRY(known_remove_file(cx, k, dir, last));
-    rmdir(dir); // fails if the directory still has a file
+    rmdir(dir); // rmdir fails if the directory still has a file, which is no error
 done:
     osh_strings_free(cx, names, n);
     return rc;

@@ -16,7 +16,7 @@
 
 typedef unsigned long long ull;
 
-/* Returns the source tensor from which output tensor i is made. */
+/* Returns the index of the source tensor from which output tensor i is made. */
 static int64_t manifest_source(const osh_plan *p, int64_t i)
 {
     const osh_out_tensor *o = &p->manifest.out_info[i];

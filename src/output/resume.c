@@ -253,7 +253,7 @@ static void replay_take_void(replay *r, osh_reader *in)
     bool tuned =
         e->tuned.kept &&
         (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
-    if (tuned) e->applied = false; // the file of tuned tensors still has the bytes of this tensor
+    if (tuned) e->applied = false; // the tensor is written again from the file of tuned tensors
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];
@@ -348,7 +348,7 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
         OSH_TRY(replay_take_record(cx, &r, osh_journal_at(e->journal, i)));
     }
     if (osh_journal_damaged(e->journal))
-        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes behind its last good record are dropped",
+        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes after its last good record are dropped",
                 e->partial, OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN,

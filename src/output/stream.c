@@ -1,11 +1,11 @@
 /* stream.c - the worker threads of a stream.
  *
  *   worker:  take a band | read | compute (on all threads of the program) | its turn | write
- *       or:  take a band to look at (held.h) | read | look
+ *       or:  take a band to search (held.h) | read | search for the largest magnitude
  *
- * Turns come in the order of the bands. In its turn a band is added to its tensor's checksum. The
- * bytes after its last whole block are written with the next band, so all of a tensor except its
- * ends is written in whole blocks. */
+ * Turns come in the order of the bands. When a band has its turn, it is added to the checksum of
+ * its tensor. The bytes after the last whole block (of the file system) of a band are written with
+ * the next band, so all of a tensor except its ends is written in whole blocks. */
 #include "output/stream.h"
 
 #include <stdlib.h>
@@ -24,8 +24,9 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: open shard of the source; kept until a band of another shard is read
-    int64_t shard;      // number of the open shard
+    osh_file *source;   // own: open shard of the source; it stays open until a band of another
+                        // shard is read
+    int64_t shard;      // index of the open shard
     uint8_t *in, *out;  // views: parts of stream.blocks
     void *codes;        // own
     double *sums;       // own
@@ -39,8 +40,8 @@ struct stream {
                         // bands
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // tensor whose bands are being taken; the workers own it after its last band is
-                   // taken
+    osh_item *now; // tensor whose bands are taken at present; the workers own the tensor after its
+                   // last band is taken
     osh_item *first, *last;    // own: list of finished tensors, which the caller's thread frees
     osh_held *held;        // own: Linears whose largest magnitude must be found first; NULL: none
     pthread_cond_t may_take; // signalled when a band was searched, or a slot or other memory became
@@ -51,7 +52,7 @@ struct stream {
     osh_turns turns;       // one turn for each band, in the order in which bands are taken
     bool last_one;         // this is the last stream of the run
     int computing, n_computing, n_running;
-    osh_status rc;         // status of the failed band with the lowest ticket
+    osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const worker *failed;  // worker of the failed band; NULL: no band failed
     /* own: buffers of all workers in one block, so that the system can map it with pages of 2 MiB.
@@ -69,12 +70,13 @@ typedef struct band {
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // slot of held.h that has the rows; -1: the rows must be read
+    int slot;                 // index of the slot (held.h) that has the rows; -1: the rows must be
+                              // read
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the Linear of the next tensor in `ids`. -1: some bands of the current tensor are not
- * taken yet, or the next tensor is no Linear. */
+/* Returns the index of the Linear of the next tensor in `ids`. -1: some bands of the current tensor
+ * are not taken yet, or the next tensor is no Linear. */
 static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -541,8 +543,9 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     return n;
 }
 
-/* Orders output tensors by shard and name. A file is sorted by dtype and then by name, so in this
- * order its sections are written in parallel, with few incomplete blocks. */
+/* Orders output tensors by shard and name. Inside a file, tensors are sorted by dtype and then by
+ * name. So in this order the dtypes of a file are written in parallel, each from front to back,
+ * with few incomplete blocks. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
@@ -582,8 +585,9 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
                         : -1;
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget,
-                                 joint); // counted even if an earlier run wrote this Linear,
-                                         // because its weight must be searched
+                                 joint); // the bands of this Linear are counted even if an earlier
+                                         // run wrote the Linear, because its weight must be
+                                         // searched
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->match.linears[job->linears[i]].out.first;
     }

@@ -1,5 +1,5 @@
 /* marks.h - reads the option --checkpoint. NAME=PATTERN writes a record when a subgraph that
- * matches the pattern is finished. NAME=FIRST..LAST makes a stage with this name, from subgraph
+ * matches the pattern is finished. NAME=FIRST..LAST defines a stage with this name, from subgraph
  * FIRST to subgraph LAST. */
 #ifndef OSH_MARKS_H
 #define OSH_MARKS_H
@@ -12,8 +12,8 @@ typedef struct osh_mark {
 
 const char *osh_mark_pattern(const char *item); // Returns a view: the pattern of NAME=PATTERN, or
                                                 // the whole item if it has no NAME
-int osh_mark_name_length(const char *item);     // Returns the bytes of NAME; 0: the item has no
-                                                // NAME
+int osh_mark_name_length(const char *item);     // Returns the length of NAME in bytes; 0: the item
+                                                // has no NAME
 int osh_mark_index(const osh_plan *p, const char *subgraph); // Returns -1 if no subgraph has the
                                                              // name
 /* Sets p->marks from --checkpoint. Fails if a pattern matches nothing. */

@@ -324,7 +324,7 @@ done:
 /* ---- the recipe with the chosen schemes ---- */
 
 typedef struct lists { // targets of each group of the recipe
-    osh_recipe_group *groups; // own, with the names and modules of the groups
+    osh_recipe_group *groups; // own; the names and modules of the groups are own, too
     size_t n;
 } lists;
 

@@ -9,12 +9,13 @@ typedef struct osh_mixed_unit {
                          // "model.layers.0.self_attn.qkv"
     int64_t n_weights;
     int n;               // number of candidates
-    int bits[OSH_CANDIDATES];      // bits of a code of each candidate
+    int bits[OSH_CANDIDATES];      // number of bits of a code, for each candidate
     char label[OSH_CANDIDATES][16]; // name of each candidate, such as "4 bits" or "NVFP4A16"
     int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
     double loss[OSH_CANDIDATES];   // loss from a survey; after osh_mixed_weigh or
                                    // osh_mixed_by_gradients: change of the model's loss
-    double rounded;      // loss from the survey, for the rounding whose effect is measured
+    double rounded;      // loss from the survey: sum of osh_losses.all over the unit's Linears, for
+                         // the rounding whose effect is measured
     double effect;       // measured change of the model's loss when only this unit is rounded
     int chosen;
 } osh_mixed_unit;
@@ -27,7 +28,7 @@ typedef struct osh_mixed_step { // a point of the curve of size and loss
 typedef struct osh_mixed {
     osh_mixed_unit *units; // own
     int n_units;
-    int *unit_of;          // own [linears]
+    int *unit_of;          // own [linears]: index of the unit of each Linear
     int64_t n_weights, limit, bytes; // n_weights: weights of all units; bytes: size of the chosen
                                      // candidates, at most `limit`
     double loss, bound;    // loss: of the chosen candidates; bound: no choice within the limit has

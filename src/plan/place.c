@@ -87,7 +87,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* This call fails and names the missing part of the build. */
+    /* The build has no CUDA, so this call fails and names the missing part of the build. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
     /* A run that only rounds stays on the host: the copies to the GPU and back need more time than
      * the rounding. */
@@ -106,8 +106,8 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own. The GPU does no work. It is opened so that a missing GPU is an error if the user asked
-     * for one. */
+    /* own: a GPU that does no work. It is opened so that a missing GPU is an error if the user
+     * asked for one. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

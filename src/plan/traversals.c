@@ -7,8 +7,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Sets of[m] to the traversal of modifier m; -1: the modifier needs no data. Returns the number of
- * traversals. */
+/* Sets of[m] to the index of the traversal of modifier m; -1: the modifier needs no data. Returns
+ * the number of traversals. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -64,7 +64,8 @@ done:
     return rc;
 }
 
-/* Plans a traversal. The first attempt uses batches of batch_size samples. */
+/* Plans batches, passes and memory of a traversal. osh_plan_memory begins with batches of
+ * batch_size samples and may choose other sizes. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
@@ -128,7 +129,7 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
-    int *of = NULL, n = 0; // own: [modifiers] traversal of each modifier
+    int *of = NULL, n = 0; // own: [modifiers] index of the traversal of each modifier
     if (independent) {
         OSH_NEW(cx, of, r->n);
         n = traversals_number(of, r);

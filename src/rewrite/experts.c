@@ -130,7 +130,7 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    int64_t *by; // own [tensors of the source, with those added]: argument `by` of
+    int64_t *by; // own [tensors of the source and added tensors]: argument `by` of
                  // osh_checkpoint_hide
     int64_t n;   // number of tensors of the source
     int n_rows;

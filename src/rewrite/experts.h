@@ -9,8 +9,8 @@
 typedef struct osh_expert_layer {
     char *name;        // own: such as "model.layers.0.mlp"
     char *router;      // own: such as "model.layers.0.mlp.gate"
-    int logits, route; // graph values: output of the router, and weights of the experts for each
-                       // token
+    int logits, route; // indices of graph values: output of the router, and weights of the experts
+                       // for each token
     int *kept;         // own [n_kept]: original numbers of the kept experts, ascending
 } osh_expert_layer;
 

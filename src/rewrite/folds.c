@@ -8,9 +8,9 @@
 
 typedef struct found { // a mapping applied to one layer that gives factors
     const osh_modifier *m;
-    int modifier, smooth;  // modifier: index in the recipe; smooth: module of the layer that gives
-                           // factors
-    int *takes, n_takes;   // own: modules of the layers that take factors
+    int modifier, smooth;  // modifier: index in the recipe; smooth: index of the module of the
+                           // layer that gives factors
+    int *takes, n_takes;   // own: indices of the modules of the layers that take factors
     /* Lists that all mappings share, so that a mapping does not search the whole model: */
     osh_span *inside;      // own [modules]: span of modules that contains all modules inside this
                            // one
@@ -260,7 +260,8 @@ done:
 }
 
 /* True if the mapping is skipped, like in LLM Compressor's AWQ: no Linear that takes factors is
- * quantized, or its input has another width (query heads share heads of values). */
+ * quantized, or the input of one has another width than the output of the layer that gives factors
+ * (heads of queries that share heads of values). */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -272,12 +273,12 @@ static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
         const osh_module *t = &g->modules[f->takes[k]];
         any |= fold_scheme(p, t->node) != NULL;
         if (g->values[g->nodes[t->node].in[0]].width == width) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name,
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: skipped", f->m->type->name,
                 s->name, t->name);
         return true;
     }
     if (!any)
-        osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over",
+        osh_log(cx, OSH_LOG_WARN, "%s: no reader of the output of %s is quantized: skipped",
                 f->m->type->name, s->name);
     return !any;
 }
@@ -618,7 +619,7 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p->match, f->takes[k]); // the weight of at most one Linear
+        int i = osh_first_user(p->match, f->takes[k]); // at most one Linear uses the weight
         const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
         b[k] = (osh_balance){.name = l ? l->name : w->name,
                              .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,

@@ -29,8 +29,8 @@ enum { OSH_FOLD_PIECE = 1 << 20 };
  * of these Linears, and not the output of the layer that gives factors. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
 typedef struct osh_fold_types { // kinds of statistics of a fold's value
-    const osh_stat_type *channels, *squares; // channels: of each channel; squares: Hessian for a
-                                             // search, NULL: none
+    const osh_stat_type *channels, *squares; // channels: statistic of each channel; squares:
+                                             // Hessian for a search, NULL: no search
 } osh_fold_types;
 osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f);
 /* Sets *out (own [f->n_takes]) to a description of each Linear that takes the factors. Called after

@@ -15,8 +15,8 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own [source tensors]: Linear that replaces the tensor; -1: none; BESIDE:
-                        // a learned bias, which is written with its Linear
+    int64_t *at_linear; // own [source tensors]: index of the Linear that replaces the tensor; -1:
+                        // none; BESIDE: a learned bias, which is written with its Linear
 } builder;
 enum { BESIDE = -2 };
 

@@ -5,8 +5,8 @@
 #include "rewrite/rewrites.h"
 
 typedef struct osh_out_tensor {
-    int64_t source;   // source tensor that is copied to the output tensor; -1: it belongs to a
-                      // Linear
+    int64_t source;   // index of the source tensor that is copied to the output tensor; -1: the
+                      // output tensor belongs to a Linear
     int linear, leaf; // if source is -1: index of the Linear; index of the tensor among the
                       // Linear's tensors
     int shard;

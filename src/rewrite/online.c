@@ -15,8 +15,8 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns a tensor [n, n] of the checkpoint whose name ends with `leaf`; -1: none. All modules of a
- * group store equal matrices, so any of them may be used. */
+/* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`; -1: none. All
+ * modules of a group store equal matrices, so any of them may be used. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -167,7 +167,7 @@ done:
     return rc;
 }
 
-/* Returns an earlier rotation of the same input value by the same matrix; -1: none. */
+/* Returns the index of an earlier rotation of the same input value by the same matrix; -1: none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];
@@ -195,7 +195,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_insertion *list = NULL; // own
-    int *weights = NULL;        // own [matrices]: weight of the graph for each matrix; -1: none
+    int *weights = NULL;        // own [matrices]: index of the graph weight for each matrix; -1:
+                                // none
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);

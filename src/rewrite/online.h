@@ -18,7 +18,8 @@ typedef struct osh_online_matrix { // a matrix; all modules with the same group,
                        // needed
 } osh_online_matrix;
 typedef struct osh_online_turn { // a rotation of an input or output of a node
-    int node, in, matrix; // in: index of the rotated input: 0, or 1 for the keys of an attention
+    int node, in, matrix; // indices of the node and of the matrix; in: index of the rotated input:
+                          // 0, or 1 for the keys of an attention
     bool output, transposed;
 } osh_online_turn;
 typedef struct osh_online {

@@ -5,17 +5,17 @@
 #define OSH_REWRITES_H
 #include "match/matching.h"
 
-/* Factors by which the weights of a layer are divided, and the weights of the Linears that read its
- * output are multiplied (folds.h). */
+/* Factors of a layer: the weights of the layer are divided by the factors, and the weights of the
+ * Linears that read its output are multiplied by them (folds.h). */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    int module, value;  // module: graph module of the layer that gives factors; value: graph value
-                        // whose statistics give the factors
+    int module, value;  // module: index of the graph module of the layer that gives factors; value:
+                        // index of the graph value whose statistics give the factors
     int64_t n;          // number of channels of the layer's output
-    int gives[2], n_gives; // weights of the graph that are divided by the factors: weight and bias
-                           // of the layer
+    int gives[2], n_gives; // indices of the graph weights that are divided by the factors: weight
+                           // and bias of the layer
     float offset;       // the layer multiplies by weight + offset
-    int *takes, n_takes;   // own: weights of the graph that are multiplied by the factors
+    int *takes, n_takes;   // own: indices of the graph weights that are multiplied by the factors
     int subgraph;       // index of the subgraph; -1: the graph is not cut
     float *s;           // own [n]: factors
     bool known;         // `s` has the final factors

@@ -13,8 +13,8 @@ typedef struct turning {
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream
-    int *normed;    // own [graph values]: node of the norm if a norm of the residual stream
-                    // computes the value; else -1
+    int *normed;    // own [graph values]: index of the node if a norm of the residual stream
+                    // computes the value; -1: another node computes it
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
     const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
 } turning;
@@ -53,7 +53,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
     if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
     if (g->values[value].first_use != g->values[value].last_use)
         OSH_TRY(stream_refuse_node(cx, t, n,
-                                   "makes what is added to it, and what is read elsewhere, too"));
+                                   "makes a value that is added to it and is read elsewhere, too"));
     if (osh_node_is(n, "linear")) {
         t->outs[at] = true;
     } else if (osh_node_is(n, "scale")) {
@@ -119,7 +119,7 @@ done:
     return rc;
 }
 
-/* Rotates the output of a Linear: W -> M^T W, and the same for the bias. */
+/* Rotates the output of a Linear: weight W -> M^T W, bias b -> M^T b. */
 static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
                                 const osh_rotation *r)
 {
@@ -392,7 +392,8 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!t.m->type->rotates) continue;
         t.args = t.m->args;
-        OSH_NEW(cx, p->rotated, 1); // once, because a recipe has at most one such modifier
+        OSH_NEW(cx, p->rotated, 1); // this line runs at most once, because a recipe has at most one
+                                    // modifier with rotations
         OSH_TRY(rotate_model(cx, &t));
     }
 done:

@@ -25,7 +25,8 @@ struct osh_rotated {
     int n_weights;    // number of weights that R1 and R2 change
     osh_q_transforms transforms; // own: transform_config of the rotations that act while the model
                                  // runs; empty: none
-    osh_online online;           // own: nodes of the graph for these rotations
+    osh_online online;           // own: nodes of the graph for the rotations that act while the
+                                 // model runs
     bool untied;      // the source ties the head, the output does not
 };
 /* Sets p->rotated, and registers the changes of weights. Needs recipe and graph; may replace the

@@ -1,5 +1,5 @@
-/* coverage.c - counts the tokens that routers send to each expert. These are the elements of a
- * router's output that are not 0. */
+/* coverage.c - counts the tokens that routers send to each expert. Each element of a router's
+ * output [tokens, experts] that is not 0 is one such token. */
 #include "run/coverage.h"
 
 #include "ops/kernel.h"
@@ -55,9 +55,9 @@ osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_
         n = osh_min64((int64_t)most, b->n_tokens - t);
         OSH_TRY(osh_tensor_get(cx, c->room, x, (size_t)t * each, (size_t)n * each));
         osh_tensor rows = osh_tensor_view(x->dtype, 2, (int64_t[]){n, r->n_experts}, c->room);
-        osh_op_args a = {.in = {&rows}, .out = {r->count->all}}; // counts are exact in any order,
-                                                                 // so no second block for groups is
-                                                                 // needed
+        /* Counts are exact in any order of the tokens, so the statistic needs no second block
+         * (osh_stat.part) for a group of samples. */
+        osh_op_args a = {.in = {&rows}, .out = {r->count->all}};
         OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
     }
     r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;

@@ -7,7 +7,7 @@ typedef struct osh_router_tokens { // counts of the experts of one router
     int node, value;
     int64_t n_experts;
     osh_stat *count;             // own: statistic osh_stat_routes
-    const int64_t *tokens;       // view: data of `count` [n_experts]
+    const int64_t *tokens;       // view [n_experts]: data of `count`
     int64_t n_samples, n_tokens; // samples and tokens counted so far
 } osh_router_tokens;
 typedef struct osh_coverage {

@@ -33,7 +33,8 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
-/* Counts a Linear that a stream has rounded. Has the type of osh_stream_job.finished. */
+/* Records a Linear that a stream has rounded, and shows the progress. Has the type of
+ * osh_stream_job.finished. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;

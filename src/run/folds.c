@@ -8,7 +8,7 @@
 
 #include "match/lookup.h"
 
-typedef struct seen { // own: statistics of one fold
+typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
     osh_stat *channels; // osh_stat_channel_range; for a search: osh_stat_channel_sum
     osh_stat *squares;  // osh_stat_hessian for a search; NULL: no search
@@ -115,7 +115,8 @@ done:
     return rc;
 }
 
-/* Raises row `worker` of `most` to the largest absolute values of the columns in a piece. */
+/* Raises the elements of row `worker` of `most` to the largest absolute value of each column in a
+ * piece. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -213,7 +214,7 @@ done:
     return rc;
 }
 
-typedef struct source { // views: source of the weights for a search
+typedef struct source { // weights that a search reads; the pointers are views
     const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
@@ -241,8 +242,8 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Searches the factors with the smallest error. Before that, turns the sums of |x| into means over
- * tokens, and doubles X^T X below the diagonal, as osh_search expects. */
+/* Searches for the factors with the smallest error. Before that, turns the sums of |x| into means
+ * over tokens, and doubles X^T X below the diagonal, as osh_search expects. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -291,7 +292,8 @@ done:
     return rc;
 }
 
-/* Merges the last groups of samples of all statistics. */
+/* Completes all statistics: adds the sums of the last group of samples (ops/stat.h) to the other
+ * sums. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;

@@ -10,11 +10,12 @@
 typedef struct osh_folding osh_folding; // statistics for the factors of a range
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
-/* A hook of exec.h. `user` is an osh_folding. */
+/* Adds a value of a batch to the statistics for factors. A hook of exec.h; `user` is an
+ * osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
 /* Computes the factors of the range, fold by fold, after all tokens were added. Folds the factors
- * into the weights in w, and registers them for weights that are read later. Records them in the
- * output. */
+ * into the weights in w, and registers them for weights that are read later. Records the factors in
+ * the output. */
 osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *f, const osh_weights *w);
 #endif

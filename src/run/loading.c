@@ -28,7 +28,7 @@ bool osh_engine_folded(const void *user, const osh_range *r)
 }
 
 typedef struct
-    first_look { // state of a walk that only finds the weights that a visit loads first
+    first_look { // state of a walk that finds only the weights that a visit loads first
     const osh_engine *e;
     bool *want, seen; // want: view [graph weights]; seen: the first load was found
 } first_look;
@@ -53,7 +53,7 @@ static bool first_look_folded(const void *user, const osh_range *r)
     return osh_engine_folded(((const first_look *)user)->e, r);
 }
 
-/* Begins to read in advance the weights that the next visit loads first, unless they are in
+/* Begins to read in advance those weights that the next visit loads first and that are not in
  * memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
@@ -121,7 +121,8 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
             osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
-/* Reads the weight of a solved Linear from the output, with a GPU through host memory. */
+/* Reads the weight of a solved Linear from the output. With a GPU, reads it to host memory and
+ * copies it to the GPU. */
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
@@ -136,7 +137,7 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
     OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t,
-                            NULL)); // biases are not learned on a GPU
+                            NULL)); // NULL: no bias, because biases are not learned on a GPU
     OSH_TRY(osh_tensor_copy(cx, w, t));
 done:
     osh_tensor_free(cx, t);
@@ -192,8 +193,8 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // only the first load takes the prefetch, because a later prefetch belongs to
-                     // the next visit
+    if (!e->began) { // only the first load takes the weights of e->prefetch; a later prefetch
+                     // belongs to the next visit
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

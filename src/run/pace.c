@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const double window_s = 5;   // tokens per second are measured over this number of seconds
-static const double trusted = 0.02; // finished fraction of a phase at which both speeds have the
-                                    // same weight
+static const double trusted = 0.02; // finished fraction of a phase at which its own speed and the
+                                    // speed of all phases have the same weight
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {
@@ -63,8 +63,8 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     pace->tokens += n_tokens;
     double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
-    int drop = 0; // number of steps to drop from the ring: all before the newest step that is older
-                  // than the window
+    int drop = 0; // number of oldest entries to remove from the ring; the newest entry that is
+                  // older than the window is kept
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
     if (pace->n_ring - drop == N) drop++;
     memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);

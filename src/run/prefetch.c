@@ -16,7 +16,7 @@ struct osh_prefetch {
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
     int w0, w1;               // [w0, w1) contains the weights of the visit
-    bool *want;               // own [w1 - w0]
+    bool *want;               // own [w1 - w0]: true for weights to read
     osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the GPU
     osh_device *device;       // view; NULL: no blocks on a GPU
     pthread_t thread;
@@ -51,10 +51,9 @@ static void *prefetch_reader(void *user)
     return NULL;
 }
 
-/* True if the weight may get a block on the GPU during the visit before: the plan must have an
- * address for this. If all Linears of the visit are solved already, only the second pass
- * (OSH_WAY_AGAIN) runs; a weight with an address for this pass is then loaded later, by the visit
- * itself. */
+/* True if the weight may get a block on the GPU during visit - 1: the plan must have an address for
+ * this. If all Linears of the visit are solved already, only the second pass (OSH_WAY_AGAIN) runs;
+ * a weight with an address for this pass is then loaded later, by the visit itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
 {
     if (!p->memory.places) return true;

@@ -126,8 +126,9 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, rows)); // rounds a sample even if it was not stored, so
-                                                // that all modes see the same values
+        OSH_TRY(osh_narrow(cx, &narrow, rows)); // the rows are rounded to F16 even if they were not
+                                                // stored, so that observers get equal values with
+                                                // every --calib-cache
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
 done:
@@ -207,8 +208,8 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // stores only the global scale, because the runtime computes
-                                     // the scales of groups
+    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored, because the runtime
+                                     // computes the scales of groups
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
             osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);

@@ -16,7 +16,8 @@ osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
 /* Adds samples of a value; look.first_sample is the first one. once: also updates observers that
- * read values only once. again: this is the second look of observers that read values twice. */
+ * read values only once. again: this is the second reading by observers that read each sample
+ * twice. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;

@@ -56,8 +56,8 @@ void osh_run_no_error(osh_run *r);
 /* Called before a subgraph begins. Writes the records of --checkpoint for stages that begin with
  * this subgraph. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
-/* Called when a subgraph is complete. Shows its line, and writes the records of --checkpoint for
- * it. */
+/* Called when a subgraph is complete. Shows the line of the subgraph, and writes the records of
+ * --checkpoint for the subgraph. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
 typedef struct osh_solving { // subgraphs whose statistics are complete
@@ -69,8 +69,8 @@ typedef struct osh_solving { // subgraphs whose statistics are complete
                       // not change
 } osh_solving;
 
-/* Solves and emits the Linears of the subgraphs whose statistics were collected and that are not
- * done. */
+/* Solves and emits those Linears of the subgraphs that are not done and whose statistics were
+ * collected. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* block.c: learns and emits the Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h). */
@@ -79,8 +79,8 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
  * needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
-/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL; after a
- * failure *w may still be the caller's. */
+/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL. After a
+ * failure, *w is NULL or still belongs to the caller. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);

@@ -22,8 +22,8 @@ static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    int64_t *of = NULL; // own [source tensors]: output tensor that is a copy of the tensor; -1:
-                        // none
+    int64_t *of = NULL; // own [source tensors]: index of the output tensor that is a copy of the
+                        // tensor; -1: there is none
     OSH_NEW(cx, of, p->in->ck->n_tensors);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) of[i] = -1;
     for (int64_t i = p->manifest->n_out - 1; i >= 0; i--)
@@ -123,8 +123,8 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the next block gets no planned address, even if the store did not use
-                           // this one
+    osh_places_aim_off(p); // the next block gets no planned address, even if osh_acts_put did not
+                           // use the address
     return rc;
 }
 
@@ -140,7 +140,7 @@ done:
     return rc;
 }
 
-/* Asks the store to read the values of the batches after batch k in advance. Each batch is
+/* Asks the store to read in advance the values of the batches that follow batch k. Each batch is
  * requested once. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
@@ -204,7 +204,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // then the store may reuse the memory for
+        osh_acts_forget(cx, e->acts, v, first, n); // the store may then reuse the memory for
                                                    // outputs
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
@@ -305,8 +305,8 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* ---- all visits ---- */
 
-/* Copies the embedding tables to the output. The run itself reads only some rows of them, so this
- * copy is also the read that detects a change of the file. */
+/* Copies the embedding tables to the output. The run itself reads only some rows of the tables.
+ * Only this copy reads all rows, so only it can detect a change of the file. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -356,7 +356,7 @@ done:
     return rc;
 }
 
-/* Returns the visit that computes the value. */
+/* Returns the index of the visit that computes the value. */
 static int visit_of_value(const osh_budget *p, int value)
 {
     int v = 0;

@@ -57,7 +57,7 @@ done:
     return rc;
 }
 
-typedef struct sink { // receiver of the results of a group
+typedef struct sink { // gives the results of a group of Linears to the emitter
     osh_run *r;
     const osh_solving *s;
     const osh_linear_job *jobs; // view
@@ -105,8 +105,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // own: pruned weights, kept until the quantizer has read them
-    osh_tensor *w;      // [n]; w[k].data is NULL if the weight was pruned in place
+typedef struct pruned { // pruned weights, which are kept until the quantizer has read them
+    osh_tensor *w;      // own [n]; w[k].data is NULL if the weight was pruned in place
     int n;
 } pruned;
 
@@ -314,9 +314,10 @@ _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAIT
 
 typedef struct
     window { // groups that are solved in parallel, one on each thread, or in one call on the GPU
-    group *of;            // own [most]; the first n wait
+    group *of;            // own [most]; the first n groups wait to be solved
     int n, most;
-    int64_t all, largest; // weights of all groups; weights of the largest group
+    int64_t all, largest; // number of weights of all waiting groups; number of weights of the
+                          // largest group
     bool on_card;
 } window;
 
@@ -379,8 +380,8 @@ static bool solve_window_has(const window *w, int linear)
     return false;
 }
 
-/* With a GPU: adds group g to the waiting groups. If they are not similar to g, solves them
- * first. */
+/* With a GPU: adds group g to the waiting groups. If the waiting groups are not similar to g,
+ * solves the waiting groups first. */
 static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
 {
     osh_status rc = OSH_OK;
@@ -394,7 +395,8 @@ done:
     return rc;
 }
 
-/* Makes the group of linears[first]. Adds it to the waiting groups, or solves all of them. */
+/* Makes the group of linears[first]. If the group may be solved together with others, adds it to
+ * the waiting groups. Otherwise solves the waiting groups, and then this group. */
 static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -403,7 +405,8 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
     bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // true: one group alone uses all threads
+                                  1; // true: the group is solved alone, because it runs on the GPU
+                                     // or uses several threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -501,7 +504,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
-    osh_tensor_free(cx, *w), *w = NULL; // codes are enough for packing
+    osh_tensor_free(cx, *w), *w = NULL; // the weight is freed, because packing needs only the codes
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);

@@ -15,16 +15,16 @@
 #include "quant/observer.h"
 #include "run/narrow.h"
 
-typedef struct sums {     // own: statistics of a value
+typedef struct sums {     // statistics of a value; the pointers are own
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges) in its
-                          // memory
+    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges), in the
+                          // GPU's memory
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read values
- * twice, in their first look. LOOK_KEPT: observers that read values twice, in their second look at
- * stored values. */
+/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read each value
+ * twice, which now read it for the first time. LOOK_KEPT: these observers, which now read the
+ * stored value for the second time. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -35,10 +35,11 @@ struct osh_stats {
     int first, n;         // subgraphs [first, first + n)
     bool same;            // osh_pass.same of the subgraph
     bool *kept, *again;   // own [graph values]: true for values that observers read twice. kept:
-                          // stored between the looks; again: computed again, or read again from the
-                          // store of values
+                          // the value is stored between the two readings; again: the value is
+                          // computed again, or read again from the store of values
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
-    osh_acts *looks;      // own: store for values between two looks; NULL: none
+    osh_acts *looks;      // own: store for values between the two readings of an observer; NULL:
+                          // none
     look look;            // observers that get the values which are added at present
 };
 
@@ -127,9 +128,9 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // second looks read
-                                                                            // sample by sample, so
-                                                                            // the unit is a sample
+    /* The unit of reading in advance is one sample, because the second reading is sample by
+     * sample. */
+    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders));
 done:
     return rc;
 }
@@ -201,7 +202,7 @@ done:
 }
 
 /* Returns osh_linear.share of the Linears of these subgraphs that read the value and need a shift;
- * 1: none. */
+ * 1 if there is no such Linear. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -260,7 +261,7 @@ done:
     return rc;
 }
 
-/* Stores x for a second look, as F16 if the plan asks for it. */
+/* Stores x for the second reading by observers, as F16 if the plan asks for it. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {
@@ -297,7 +298,8 @@ static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const 
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    /* -1: not used, because the inputs of these experts are never compared (match/by_route.c). */
+    /* The argument -1 (no original value) is right, because the inputs of these experts are never
+     * compared (match/by_route.c). */
     if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);
@@ -359,7 +361,7 @@ done:
     return rc;
 }
 
-/* Merges the last group of samples of each sum. */
+/* Completes each sum: adds the last group of samples (ops/stat.h) to the other groups. */
 static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
@@ -374,7 +376,7 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = s->plan;
-    float *minmax = NULL; // own: [2, samples]
+    float *minmax = NULL; // own [2, samples]: smallest and largest values
     OSH_TRY(stats_finish_sums(cx, s));
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
     OSH_TRY(osh_ranges_finish(cx, s->ranges));

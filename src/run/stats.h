@@ -14,14 +14,14 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int 
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // view [graph values]: true for inputs whose
                                                   // statistics are collected
-/* If observers read some values twice (schedule/looks.h), opens a store for these values. The store
- * has the samples of `beside`. `dir`: directory of the files if the store is on the disk. Called
- * before values are added. */
+/* If observers read some values twice (schedule/looks.h), opens a store for these values. The new
+ * store is for the same samples as the store `beside`. `dir`: directory of the files if the store
+ * is on the disk. Called before values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
 /* If `first` is true, values that are added from now on go only to observers that read values
- * twice, for the first look (osh_step.first_look). */
+ * twice, as the first of the two readings (osh_step.first_look). */
 void osh_stats_first_look(osh_stats *s, bool first);
-/* A hook of exec.h. `user` is an osh_stats. */
+/* Adds a value of a batch to the statistics. A hook of exec.h; `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
 /* Completes the statistics after all samples were added. Observers read stored values a second

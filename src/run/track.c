@@ -30,7 +30,8 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes the record of the beginning ("Start") or end ("End") of a stage. */
+/* Writes the record of the beginning ("Start") or end ("End") of a stage, the range of subgraphs
+ * that a --checkpoint item names. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -44,7 +45,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* If a resumed run begins inside of the stage, the stage begins there. */
+        /* If a resumed run begins with a later subgraph of the stage, the record "Start" is written
+         * there. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -105,7 +107,7 @@ done:
     return rc;
 }
 
-/* Sets the work that an earlier run has done to 0. */
+/* Subtracts the work that an earlier run has done from the costs of r->pace. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -150,7 +152,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
     if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller of the library may have
-                                                         // opened one
+                                                         // opened a log file
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
@@ -249,8 +251,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // makes the line show the time that was
-                                                            // needed, not the time left
+        r->progress.work_done = r->progress.work_total = 1; // the progress line then shows the time
+                                                            // that was needed, not the time left
     run_show(cx, r);
     r->progress.finished = false;
     checkpoint_marks(cx, r, name);

@@ -40,7 +40,7 @@ void osh_call_free(osh_ctx *cx, osh_call *c)
 
 size_t osh_call_bytes(int n_linears)
 {
-    const osh_call *c = NULL; // not read: only the sizes of the members are used
+    const osh_call *c = NULL; // never read: only the sizes of its members are used
     return osh_mem_gross((size_t)n_linears * sizeof *c->which) +
            osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }

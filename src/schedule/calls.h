@@ -22,8 +22,8 @@ void osh_call_free(osh_ctx *cx, osh_call *c);                  // frees the list
                                                                // belongs to the caller
 size_t osh_call_bytes(int n_linears); // Returns gross bytes of the lists for an input that
                                       // n_linears read
-/* True if the call may be solved in parallel with other calls, one call on each thread. Its Linears
- * have only one modifier, and no other call needs its Hessian. */
+/* True if the call may be solved in parallel with other calls, one call on each thread. Requires
+ * that the Linears of the call have only one modifier, and that no other call needs the Hessian. */
 bool osh_call_is_apart(const osh_call *c, int first);
 /* True if a GPU may solve the call together with similar calls. A call that waits for the others
  * needs osh_call_bytes and at most OSH_CALL_WAITING bytes of host memory. */

@@ -10,12 +10,12 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
+/* Returns the index of the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // searches the first subgraph that ends after the node
+    while (low < high) { // finds the first subgraph that ends after the node
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;
@@ -125,7 +125,9 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    bool *changed = NULL, *compared = NULL; // own: [nodes of the graph], [linears]
+    bool *changed = NULL, *compared = NULL; // own: changed [nodes of the graph]: true if the node
+                                            // has a new weight (note_changed); compared [linears]:
+                                            // true if the Linear's input is compared
     int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
                        // changes the value
     OSH_NEW(cx, changed, g->n_nodes);
@@ -146,8 +148,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // Linears with the same statistic are all
-                                                    // compared if one of them is
+    for (int i = 0; i < p->match->n_linears; i++) { // if one Linear is compared, all Linears with
+                                                    // the same statistic are compared
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))

@@ -4,8 +4,8 @@
 #define OSH_RANGE_H
 #include "schedule/schedule.h"
 
-typedef struct osh_range { // nodes of a visit: a subgraph, or the whole graph if the pipeline is
-                           // basic
+typedef struct osh_range { // range of a visit: the nodes of a subgraph, or the whole graph if the
+                           // pipeline is basic
     int first, n_nodes, first_subgraph, n_subgraphs;
     const int *live_in, *live_out; // views of lists in the partition
     int n_live_in, n_live_out;
@@ -26,16 +26,16 @@ typedef struct osh_step { // a step of a visit; arrays have an entry for each va
     const bool *consume; // true for values of `in` whose rows the store may free after the batch
                          // has read them
     bool observe;        // the step adds to the statistics that are collected
-    bool first_look;     // the step is the first look at values that observers read twice
-                         // (looks.h); it collects no other statistics
+    bool first_look;     // the step makes the first of the two readings of values that observers
+                         // read twice (looks.h); it collects no other statistics
     bool again;          // the step belongs to the second pass, with the solved weights
     bool fold;           // the step belongs to the fold pass, which collects statistics for factors
     const bool *routed;  // true for nodes that run only on the rows routed to their expert
                          // (graph/routed.h); NULL: none
 } osh_step;
 
-/* Returns the value from which the statistics of `value` are computed: the original model's value
- * if both are equal. same: osh_pass.same of the subgraph. */
+/* Returns the index of the value from which the statistics of `value` are computed: the original
+ * model's value if both are equal. same: osh_pass.same of the subgraph. */
 int osh_observed(const osh_graph *g, bool same, int value);
 /* True if this traversal computes the factors of the fold in range r. */
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);

@@ -7,11 +7,9 @@
 #include "rewrite/rewrites.h"
 #include "solver/tune.h"
 
-typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look; // how values are kept for a
-                                                                       // second look (looks.h):
-                                                                       // RAM, DISK: in memory or on
-                                                                       // the disk; AGAIN: computed
-                                                                       // again
+/* How values are kept for a second reading by observers (looks.h). RAM, DISK: in memory or on the
+ * disk. AGAIN: not kept, but computed again. */
+typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look;
 
 typedef struct osh_pass { // work of a subgraph
     bool observe;   // statistics of Linears are collected
@@ -32,6 +30,7 @@ typedef struct osh_visit { // phases of a visit, and the memory that the visit n
     bool values_ahead;   // copies overlap with computation: the next batch's values to the device,
                          // the previous batch's values back
     int64_t round_bytes; // bytes of the Hessians of one observe pass; 0: one pass collects all
+                         // Hessians
     int n_rounds;        // number of observe passes
     int64_t weight_bytes, stats_bytes, live_bytes; // peak bytes of weights, of statistics, of live
                                                    // values
@@ -39,7 +38,7 @@ typedef struct osh_visit { // phases of a visit, and the memory that the visit n
     int64_t device_peak, host_peak, scratch_peak; // peaks in bytes; host_peak: without the base
                                                   // (osh_memory.base_bytes), with prefetch
     int64_t apart_device, apart_host; // peaks in bytes while small Linears are solved in parallel;
-                                      // 0: no Linears are
+                                      // 0: no Linears are solved in parallel
     int64_t read_bytes;  // bytes read from the source
 } osh_visit;
 
@@ -55,13 +54,14 @@ typedef struct osh_schedule {
                              // modifier
     osh_visit *visits;       // own [n_visits]; budget/memory.c chooses them
     int n_visits;
-    osh_look looks;          // how values are kept for second looks; budget/memory.c chooses it
-    int64_t *batch_at;       // own [n_batches + 1]: first sample of each batch
+    osh_look looks;          // how values are kept for a second reading by observers;
+                             // budget/memory.c chooses it
+    int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     int64_t batch_size, n_batches, batch_tokens; // batch_size: largest number of samples in a
                                                  // batch; batch_tokens: tokens of the largest batch
     int64_t looked_up;       // number of different tokens in a batch, added over all batches
     bool *seen;              // own [graph values]: true if a statistic may need the value
-    bool looks_twice;        // some observer of the run looks twice (looks.h)
+    bool looks_twice;        // some observer of the run reads each value twice (looks.h)
     osh_tune_rule tune;      // rule of tuning, which follows all solves (tuning.h); steps 0: no
                              // tuning
     osh_graph *tune_graph;   // own: graph without added nodes of the original model, with the
@@ -94,8 +94,8 @@ static inline bool osh_is_done_before(const osh_schedule *p, const osh_linear *l
     return p->n_traversals && l->traversal >= 0 && l->traversal < p->traversal &&
            osh_linear_propagates(p->match, l);
 }
-/* True if this traversal computes the factors of the fold in subgraph `subgraph` or in one of the
- * following, n_subgraphs in all. */
+/* True if this traversal computes the factors of the fold in one of the subgraphs [subgraph,
+ * subgraph + n_subgraphs). */
 static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int subgraph,
                                int n_subgraphs)
 {
@@ -131,6 +131,7 @@ bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* Returns the end of the batch that begins with sample `first`, without regard to groups. */
+/* Returns the index of the first sample after the batch that begins with sample `first`, without
+ * regard to groups. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 #endif

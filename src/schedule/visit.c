@@ -29,14 +29,16 @@ typedef struct walk {
                   // on the rows of their expert
     osh_visit_lists *made; // own; NULL: the visitor provides the lists
     osh_visit_lists *lists; // view; has the memory of the following lists
-    int *wanted; // [graph values] node of the first Linear that needs statistics of the value; -1:
+    int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
+                 // the value; -1: none
+    int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
                  // none
-    int *last;   // own [r.v1 - r.v0]: last node that runs and reads the value; -1: none
     /* [graph values], true for values: want: that a pass computes; stats: whose statistics are
      * collected; shift: that are compared with the original model; in, out, consume: of osh_step;
      * keep: that the store keeps */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [graph values] true for values of a first look
+    bool *look;   // [graph values] true for values that observers now read for the first of two
+                  // times
     bool *target; // [graph values] true for targets of a block
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
@@ -227,8 +229,9 @@ static void walk_choose_nodes(walk *w)
 
 /* ---- a subgraph as a whole, and in rounds of statistics ---- */
 
-/* Chooses inputs of Linears whose statistics are still needed, from node `from` on, as many as fit
- * in round_bytes (0: all). *next: node at which the next round begins, or the end of the range. */
+/* Chooses inputs of Linears whose statistics are still needed (wanted[input] >= from), as many as
+ * fit in round_bytes (0: all). *next: node at which the next round begins, or the end of the
+ * range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -247,9 +250,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first look at values that observers read twice and the store does not keep between the
- * looks. The next pass is the second look, and collects all statistics. n 0: the values are inputs
- * of the range. */
+/* Runs a pass for values that observers read twice and the store does not keep in between: the
+ * first reading. The next pass is the second reading, and collects all statistics. n 0: the values
+ * are inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -274,7 +277,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: no later pass reads the inputs. */
+    /* over: no later pass reads the inputs. again: the inputs are read again after the last
+     * round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -373,8 +377,8 @@ static const osh_node *quantized_of(const walk *w, int i)
 
 static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
 
-/* Returns the end of the segment that begins at node `first`. A segment has one group of Linears
- * with the same input, and ends before the next group. */
+/* Returns the index of the first node after the segment that begins at node `first`. A segment has
+ * one group of Linears with the same input, and ends before the next group. */
 static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
@@ -422,7 +426,8 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // the range is walked a second time
+    bool twice = first_way && w->r.propagate && !w->r.merged; // true: the range is walked a second
+                                                              // time, with the solved weights
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);

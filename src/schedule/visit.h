@@ -26,8 +26,8 @@
 #define OSH_VISIT_H
 #include "schedule/range.h"
 
-/* Lists of values for osh_visit_walk. A list has an entry for every value of the model, so all
- * visits of a run reuse the same lists. */
+/* Lists of values for osh_visit_walk. Each list has an entry for every value of the model and is
+ * therefore long, so all visits of a run reuse the same lists. */
 typedef struct osh_visit_lists osh_visit_lists;
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g);
 void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);

@@ -25,7 +25,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
     int n = osh_cache_leaves(leaf, &v->plan->match, l);
     for (int k = 0; k < n; k++) {
         int64_t i = l->out.first + l->out.n - (l->out.bias >= 0) - n + k;
-        if (leaf[k].zero) continue; // any byte is a valid zero point
+        if (leaf[k].zero) continue; // every byte is a valid zero point
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));
         for (int64_t h = 0; h < osh_tensor_numel(t); h++) {

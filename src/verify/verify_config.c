@@ -453,9 +453,8 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
-        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // a module counts as
-                                                                        // quantized by its tensors,
-                                                                        // not by the config
+        /* The tensors of a module, not the config, decide whether it counts as quantized. */
+        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1;
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
                          osh_q_family_of(v->ck->config)};

@@ -1,5 +1,5 @@
 /* verify_source.c - checks the output against the source. It makes the plan again from the source
- * and the output's recipe.yaml, so the check does not depend on the manifest or the config. */
+ * and the output's recipe.yaml, so the check trusts neither the manifest nor the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,9 +295,9 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     return OSH_OK;
 }
 
-/* Takes the factors of all folds from the manifest, so that the source is read with the folded
- * factors. Comparing the tensors later shows whether the output has the same factors. *known: true
- * if the manifest has the factors of all folds. */
+/* Takes the factors of all folds from the manifest, so that the weights of the source are read with
+ * the factors folded in. Comparing the tensors later shows whether the output has the same factors.
+ * *known: true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;

@@ -216,7 +216,7 @@ done:
 
 typedef struct errors { // errors of a module's weight: w is the source's, dq is decoded from the
                         // codes, rtn is w rounded to nearest
-    float *w, *dq, *rtn; // own [I]: one row of each
+    float *w, *dq, *rtn; // own [I]: one row of each of the three weights
     bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
     double removed;      // fraction of the source's |w|^2 that pruning removed
@@ -230,8 +230,8 @@ typedef struct errors { // errors of a module's weight: w is the source's, dq is
                              // row of dq is 0
     int64_t cosine_row;      // row of worst_cosine
     int64_t bad_row, step_row, step_col,
-        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad: rows
-               // above ROW_FACTOR
+        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad:
+               // number of rows whose error exceeds the bound with ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
@@ -263,7 +263,8 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Compares the squared error of row r with the squared error of rounding, scale by scale. */
+/* Adds the squared error of row r, and the squared error of rounding the row to nearest, to the
+ * sums of the weight. Updates the worst row and the worst element. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
