@@ -6,9 +6,9 @@
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * Equal to llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
- * before it is subtracted. llmcompressor computes the sum after a block as an f32 matrix product;
- * this file computes the sum in double. */
+ * The results equal those of llmcompressor's quantize_weight and gptq_block_update (eager): all
+ * arithmetic is f32, and each product is rounded before it is subtracted. llmcompressor computes
+ * the sum after a block as an f32 matrix product; this file computes the sum in double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"

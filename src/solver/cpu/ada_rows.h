@@ -5,14 +5,15 @@
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // views: arrays of a block of rows; ld is I, rounded up to a multiple
-                              // of 8
+typedef struct osh_ada_room { // all members are views of the arrays of a block of rows; ld is I,
+                              // rounded up to a multiple of 8
     float *w, *e, *grad, *c;  // [rows, ld]: weight; w^ - w; T / 2 dloss / dw^; C
     float *x, *mean, *square; // [rows, ld]: v, or AdaQuant's weight; Adam's two means
     float *base, *soft;       // [rows, ld]: floor(w / s) + z; sigmoid(v) (AutoRound: dloss / ds)
     float *s, *z;             // [ld]: scale and zero point of each column of one row
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]: first scale; change of the scale, with
-                                       // Adam's means; AutoRound: d is share a, d_mean is share b
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]: initial scale; change of the scale; Adam's
+                                       // two means of the change. AutoRound: d is share a, d_mean
+                                       // is share b
     float *least, *most;      // [rows, groups] AutoRound: range of the group
     float *best_s, *best_z;   // [rows, groups] AutoRound: scale and zero point of the best step
     double *curve;            // [points]
@@ -22,16 +23,16 @@ typedef struct osh_ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
     float *room;    // own: [threads, floats]
-    size_t floats;  // floats of one thread in `room`
+    size_t floats;  // number of floats of one thread in `room`
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
-typedef struct osh_ada_row_step { // numbers of a step that are equal for all elements
+typedef struct osh_ada_row_step { // numbers of one step that are equal for all elements
     float rate, root_part;            // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
-    float by;                         // factor 2 / T
+    float by;                         // the factor 2 / T of gradients
     float reg, beta;                  // reg 0: there is no rounding term
     float lo, hi;
-    float offset;                     // 1: x is an offset of w / s; 0: x is a weight
+    float offset;                     // 1: x is AutoRound's offset v of w / s; 0: x is a weight
     float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
     bool has_zero;                    // AutoRound: there are zero points, computed from the ranges
 } osh_ada_row_step;
