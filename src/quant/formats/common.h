@@ -1,4 +1,4 @@
-/* common.h - helper functions that the storage formats share: scales, static activations, checks of
+/* common.h - helper functions that all storage formats use: scales, static activations, checks of
  * stored tensors. Only for src/quant. */
 #ifndef OSH_QUANT_FORMATS_COMMON_H
 #define OSH_QUANT_FORMATS_COMMON_H
