@@ -26,8 +26,8 @@ typedef struct osh_ada_rule {
                           // (solver/cpu/ada.c)
     double scale_rate;    // learning rate of scales, relative to each scale; 0: scales do not
                           // change (not for OSH_ADA_ROUND)
-    double reg, from, to; // OSH_ADA_ROUND: factor of the rounding term; exponent of the term after
-                          // the warm start and at the last step
+    double reg, from, to; // for OSH_ADA_ROUND: reg: factor of the rounding term; from, to: exponent
+                          // of this term after the warm start and at the last step
     double warm;          // fraction of all steps: these first steps have no rounding term and
                           // learning does not stop in them
     /* number of steps: learning of a block of rows stops when the mean of its loss (OSH_ADA_ROUND:
@@ -53,7 +53,8 @@ typedef struct osh_ada_args {
      * set */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
-    int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
+    int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
+                                    // scale
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
     bool keep_zeros;      // true: a weight that is 0 remains 0

@@ -21,12 +21,13 @@ enum { OSH_DESCEND_SWEEPS = 4 };   // maximum number of sweeps over the columns 
 enum { OSH_FIT_GROUPS = 64 };      // largest number of groups whose scales are solved together
 
 typedef struct osh_gptq_refine_args {
-    const osh_tensor *w;   // [O, I] in file order: the weight to approximate
+    const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
     const bool *dead;      // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    const float *h;        // [I, I] f32, symmetric, damped, file order
-    const int32_t *perm;   // [I] column at each position of the solving order; NULL: file order
-    int8_t *codes;         // [O, I] input and output, file order (integer types: signed code;
-                           // floating types: the byte)
+    const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
+    const int32_t *perm;   // [I] index of the column at each position of the solving order; NULL:
+                           // columns are solved in the order of the checkpoint
+    int8_t *codes;         // input and output: codes [O, I], columns as in the checkpoint (integer
+                           // types: signed code; floating types: bits of the value)
     /* [scale rows, scale columns] input and output; zero NULL: symmetric */
     float *scale, *zero;
     int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
@@ -45,12 +46,12 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Returns the bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of the diagonal block H[g, g], and the upper factor U,
- * in solving order, with U^T U = (H[g, g])^-1. */
+/* Contains, for each group g of columns, the inverse of the diagonal block H[g, g], and the upper
+ * factor U of this inverse, in solving order: U^T U = (H[g, g])^-1. */
 typedef struct osh_group_factors {
     int64_t I, group;
-    float *inverse; // own: [I, group], groups follow each other, file order
-    float *u;       // own: [I, group], groups follow each other, solving order
+    float *inverse; // own: [I, group], one group after the other, columns as in the checkpoint
+    float *u;       // own: [I, group], one group after the other, columns in solving order
     int32_t *order; // own: [I] column, counted from the start of the group, at each position of the
                     // group's solving order
     bool *ok;       // own: [groups] true if the block of the group is positive definite, so that

@@ -26,7 +26,8 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* line [I] = the row in file order; w [I] = the row in solving order with dead columns 0. */
+/* Sets line [I] to the row with columns as in the checkpoint, and w [I] to the row with columns in
+ * solving order and dead columns 0. */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -55,8 +56,8 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. line [I]: the row in file order. w [I]: the row in solving order on entry, the
- * dequantized row on return. err [I]: scratch. */
+/* Solves one row. line [I]: the row with columns as in the checkpoint. w [I]: on entry the row with
+ * columns in solving order, on return the dequantized row. err [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {
@@ -92,7 +93,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // own: [3, I]: errors; a row in file order; a row in solving order
+    float *err = NULL; // own: [3, I]: errors; a row with columns as in the checkpoint; a row with
+                       // columns in solving order
 
     OSH_NEW(cx, err, 3 * a->I);
     for (int64_t row = 0; row < a->O; row++) {

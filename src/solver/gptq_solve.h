@@ -7,21 +7,23 @@
 #include "ops/op.h"
 
 typedef struct osh_gptq_solve_args {
-    const osh_tensor *w;  // [O, I] the weight: columns in file order, in the dtype in which it is
-                          // stored
-    const osh_tensor *target; // [O, I] F32 on w's device: the weight to approximate; NULL: w itself
-    const int32_t *perm;  // [I] column at each position of the solving order; NULL: file order
+    const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint, in the dtype in which
+                          // it is stored
+    const osh_tensor *target; // weight to approximate, [O, I], F32, on the device of w; NULL: w
+                              // itself
+    const int32_t *perm;  // [I] index of the column at each position of the solving order; NULL:
+                          // columns are solved in the order of the checkpoint
     const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    int8_t *codes;        // [O, I] output, file order (integer types: signed code; floating types:
-                          // bits of the value)
-    float *dq;            // [O, I] output, solving order: the dequantized weight; NULL: not
-                          // computed
-    /* [I, I] f32 upper factor of H^-1, row-major, solving order. osh_gptq_solve needs the transpose
-     * of the factor below the diagonal (osh_gptq_mirror). */
+    int8_t *codes;        // output: codes [O, I], columns as in the checkpoint (integer types:
+                          // signed code; floating types: bits of the value)
+    float *dq; // output: dequantized weight [O, I], columns in solving order; NULL: not computed
+    /* upper factor of H^-1, [I, I], f32, row-major, columns in solving order. osh_gptq_solve needs
+     * the transpose of the factor below the diagonal (osh_gptq_mirror). */
     const float *u;
-    const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
+    const float *scale;   // scales [rows, n_scale_cols] in f32, with the values that are stored
+                          // (rounded)
     const float *zero;    // shape of `scale`; NULL: symmetric
-    const int32_t *col_scale; // [I] scale column of each column, in solving order
+    const int32_t *col_scale; // [I] index of the scale column of each column, in solving order
     int64_t O, I, n_scale_cols;
     // Number of rows that share scales, by strategy: channel and group 1, tensor O, block the
     // height of a block.
@@ -39,8 +41,8 @@ typedef struct osh_gptq_solve_args {
      * osh_gptq_judges is true. Writes no codes (not supported on a device). */
     bool nearest;
     /* ---- only for w on a device; a result whose pointer is NULL is not computed ---- */
-    // output: the dequantized weight [O, I] on the device, columns in file order, dtype of w. May
-    // be w.
+    // output: the dequantized weight [O, I] on the device, columns as in the checkpoint, dtype of
+    // w. May be w.
     osh_tensor *w_out;
     double *squares;      // [2] output: |w - w_out|^2 and |w|^2
     bool packed;          // true: `codes` gets packed rows, u32 [O, words], as in

@@ -5,8 +5,9 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows;    // steps 0: no tuning; rows: number of samples in a step
-    double code_rate, rate; // learning rate of codes; of scales and norms, relative to their values
+    int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples of a step
+    double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
+                            // norms, relative to their values
     /* true: tuning may be skipped if the model does not support it, and shortened if it takes too
      * long */
     bool may;
@@ -14,8 +15,8 @@ typedef struct osh_tune_rule {
 
 typedef struct osh_tune_step { // parameters of one step, equal for all weights
     int64_t n;                // number of the step: 1, 2, 3, ...
-    float code_rate, rate;    // learning rate of codes; of scales and norms, relative to their
-                              // values
+    float code_rate, rate;    // code_rate: learning rate of codes; rate: learning rate of scales
+                              // and norms, relative to their values
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays

@@ -29,7 +29,8 @@ struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
     float *x, *grad;     // view: [O, ld] in `kept`
-    float *mean, *square; // view: [O, ld] in `kept`; NULL: without Adam
+    float *mean, *square; // view: [O, ld] in `kept`: Adam's two means; NULL: the method does not
+                          // use Adam
     float *small[SMALL]; // view: [O, groups] in `kept`
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]

@@ -224,8 +224,8 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
     }
 }
 
-/* Stores the codes and scales of row r. Called when the loss of the row is lower than in all
- * earlier steps. */
+/* Stores the codes and scales of row r. The caller calls this function if the loss of the row is
+ * lower than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;

@@ -279,7 +279,7 @@ OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u,
     v8_store(to, &slope);
 }
 
-/* Does one step of AdaQuant on the weights of a row. grad becomes dloss / dw^ * dw^/ds, computed
+/* Does one step of AdaQuant on the weights of a row. m->grad becomes dloss / dw^ * dw^/ds, computed
  * before the step. */
 OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
@@ -309,8 +309,8 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 
 /* ---- AutoRound, one row ---- */
 
-/* Does one step of AutoRound on the offsets v of a row. soft becomes dloss / ds of each element. If
- * has_zero is set, e becomes dloss / dz. */
+/* Does one step of AutoRound on the offsets v of a row. m->soft becomes dloss / ds of each element.
+ * If t->has_zero is true, m->e becomes dloss / dz. */
 OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                const osh_ada_row_step *t)
 {

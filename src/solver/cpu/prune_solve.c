@@ -16,7 +16,7 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
-    float *cost;   // own: [O, cols] costs of the block
+    float *cost;   // own: [O, cols] cost of each weight in the current block of columns
     bool *zero;    // own: [O, I] true for weights that were 0 before pruning; NULL: these weights
                    // may change
     float *panels; // own: [threads, 2, cols, TILE_ROWS] weights; costs, which negated errors

@@ -213,7 +213,7 @@ done:
     return rc;
 }
 
-/* Adds the losses of the tile with the kept values to *sum. */
+/* Adds to *sum the losses of the tile's rows with the kept codes and scales. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;

@@ -28,7 +28,7 @@ typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on
     int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    float *scale, *zero;   // [scale rows, across]; zero is NULL if symmetric
+    float *scale, *zero;   // [scale rows, across]; zero is NULL if the quantization is symmetric
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
@@ -47,7 +47,8 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
     float *scale, *zero;    // [n, groups] proposed scales and zero points
     float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points
     int8_t *codes;          // [n, I] kept codes
-    double *loss, *now;     // [n] losses of the kept values and of the proposal
+    double *loss, *now;     // [n] loss: loss of each row with the kept codes and scales; now: with
+                            // the proposed codes and scales
     double *fit;            // [window (window + 1), n] A and b of each row; osh_cuda_rescale uses
                             // `fit` as scratch
     float *room;            // scratch of osh_cuda_rescale

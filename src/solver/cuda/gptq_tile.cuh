@@ -22,7 +22,7 @@ typedef struct tile { // shapes in the comments are those of one panel; each arr
                          // of scales per row of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
-    int8_t *codes;       // [P, I] in file order
+    int8_t *codes;       // [P, I] columns as in the checkpoint
     const panel *panels;
     int64_t I, P, block, n_cols;
     int64_t run, skip; // run: number of panels per input; skip: number of panels of the tile's
@@ -68,7 +68,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* codes = the codes in w, transposed to [P, I] in file order. */
+/* codes = the codes in w, transposed to [P, I], with columns as in the checkpoint. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];

@@ -14,12 +14,13 @@ typedef struct osh_gptq_panel { // some rows of one weight; all pointers are vie
     void *out;     // [n_rows, I] result: dequantized weight, dtype of w; NULL: not computed
     const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if the
                                // quantization is symmetric
-    const int32_t *col;        // [I] scale column of each column in solving order
+    const int32_t *col;        // [I] index of the scale column of each column, in solving order
     /* [I] position p of each column in solving order; ~p, which is negative, for a dead column */
     const int32_t *place;
     const float *u;            // [I, I]
-    int64_t row, n_rows, row_block, n_cols; // first row and number of rows of the panel; number of
-                                            // rows that share a scale; number of scales of a row
+    int64_t row, n_rows, row_block, n_cols; // row, n_rows: first row and number of rows of the
+                                            // panel; row_block: number of rows that share a scale;
+                                            // n_cols: number of scales of a row
     int64_t n_words; // number of words of a packed row; 0: codes are bytes, not packed
     int64_t words;   // number of words of the packed rows of all earlier panels
     osh_grid grid;
