@@ -106,9 +106,9 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
  * order. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
-/* Observes a sample a second time, after all samples have been observed once. Only for observers
- * for which osh_observer_twice is true. `at`: the group of the sample; NULL: all samples are one
- * group. */
+/* Observes a sample a second time, after all samples have been observed once. The caller must check
+ * that osh_observer_twice is true for the observer. `at`: the group of the sample; NULL: all
+ * samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);

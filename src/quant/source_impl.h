@@ -48,7 +48,8 @@ struct osh_source_module {
     bool wide, powers;           // wide: the weight is decoded in F32, then rounded; powers: scales
                                  // are stored as exponents + 127
     osh_source *source;          // view
-    int64_t O, I;                // O is the sum over experts; the rows of an expert are contiguous
+    int64_t O, I;                // the weight is [O, I]; with several experts, O is the sum of
+                                 // their rows, one expert after the other
     int64_t experts;             // number of experts of a 3-dimensional tensor; 0: the weight is a
                                  // matrix
     bool bare;                   // true: the name of the dense tensor is `name`, without .weight

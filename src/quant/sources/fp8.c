@@ -55,9 +55,9 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* True for all FP8 tensors that fp8_claims leaves, and for scales (names with _scale_inv) of
- * tensors whose dtype is not FP8 or that are missing. bare_find then accepts only experts and fails
- * for all other tensors. */
+/* Is asked about tensors for which fp8_claims returns false. True for all FP8 tensors, and for
+ * scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find later accepts only
+ * tensors of experts and fails for all other tensors. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
