@@ -107,7 +107,8 @@ static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
     char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view [I]
+    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view, [I]: largest |W|
+                                                  // of each column in this band
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
     OSH_NEW(cx, w, n);

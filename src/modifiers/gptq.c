@@ -372,7 +372,7 @@ typedef struct collected { // statistics of an input over n_samples samples
 } collected;
 
 /* Solves the jobs that have one of the two orderings of columns: by descending diagonal of H if
- * `ordered` is true, else file order. Overwrites the tensors of s. */
+ * `ordered` is true, else as in the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

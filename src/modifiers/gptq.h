@@ -34,7 +34,7 @@ typedef struct osh_gptq_ladder { // the dampings that are tried one after the ot
 } osh_gptq_ladder;
 typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of columns
     int64_t I;
-    int32_t *perm; // own: [I] column at each position of the solving order
+    int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
     float *diag;   // own: [I] diagonal of H in solving order, without damping; the elements of dead
                    // columns are not 0, but a positive number
@@ -42,8 +42,8 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
     const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
                              // target is W
-    /* own: [I, I] damped H in file order, for steps after the column loop; NULL: there are no such
-     * steps */
+    /* own: damped H [I, I], columns as in the checkpoint, for steps after the column loop; NULL:
+     * there are no such steps */
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
@@ -55,7 +55,7 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
 /* The index of a column and its diagonal element of H, for sorting. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
 typedef struct osh_gptq_job { // arrays that the solve of one weight needs
-    float *scale, *zero; // own; col_scale and loss are own, too
+    float *scale, *zero; // own, like col_scale and loss below
     int32_t *col_scale;
     double *loss;
     double squares[2];
@@ -65,9 +65,9 @@ typedef struct osh_gptq_job { // arrays that the solve of one weight needs
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H in file order. f->I must be
- * set. ordered: true: columns are sorted by descending diagonal; false: file order. dead: value for
- * the diagonal of dead columns. */
+/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H, columns as in the
+ * checkpoint. f->I must be set. ordered: true: columns are solved in the order of descending
+ * diagonal; false: in the order of the checkpoint. dead: value for the diagonal of dead columns. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
@@ -87,8 +87,9 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- how the jobs of one input are divided into calls ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
-bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns are sorted by
-                                                   // descending diagonal of H; false: file order
+bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns are solved in the
+                                                   // order of descending diagonal of H; false: in
+                                                   // the order of the checkpoint
 /* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 /* True if no job with an index below k can be solved in one call with jobs[k]. */
@@ -108,8 +109,8 @@ typedef struct osh_gptq_part { // one job of a call on a device
  * returns. */
 osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
                                 int n);
-/* Sets count[0] to the number of jobs whose columns are in file order, and count[1] to the number
- * of jobs whose columns are sorted by descending diagonal. */
+/* Sets count[0] to the number of jobs whose columns are solved in the order of the checkpoint, and
+ * count[1] to the number of jobs whose columns are solved in the order of descending diagonal. */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
 /* The functions `needs` and `needs_groups` of the modifier (modifier.h), in gptq_needs.c. */
@@ -129,8 +130,8 @@ typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    /* own [n, I]: diagonal of each Hessian in file order; later the damped diagonals of the current
-     * groups */
+    /* own [n, I]: diagonal of each Hessian, columns as in the checkpoint; later the damped
+     * diagonals of the current groups */
     float *diag;
     int32_t *perm;                 // own [n, I]: `perm` of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups

@@ -37,8 +37,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: true: columns are sorted by
- * descending diagonal; false: file order. */
+/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: true: columns are solved in the
+ * order of descending diagonal; false: in the order of the checkpoint. */
 static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
@@ -144,8 +144,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    float *damped = NULL; // own: [I] diagonal of H in file order, later the damped diagonal in
-                          // solving order
+    float *damped = NULL; // own: [I] diagonal of H, columns as in the checkpoint; later the damped
+                          // diagonal in solving order
     osh_op_args a = {.out = {h}};
 
     OSH_NEW(cx, damped, f->I);

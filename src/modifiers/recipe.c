@@ -140,7 +140,7 @@ done:
 }
 
 /* Fails if a whole number has a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and
- * 09 are strings in YAML 1.1. */
+ * 09 are no whole numbers in YAML 1.1, but strings. */
 static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
