@@ -73,8 +73,8 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
  * [tensors], for each tensor: >= 0: index of the virtual tensor that replaces it in the list; -1:
  * it remains in the list; < -1: it is removed. The indices of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
-/* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes or
- * recording a checksum (see below). */
+/* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
+ * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
 /* Reads some elements of tensor t to `to`: those of the entry `part`, whose offsets are relative to
@@ -144,8 +144,8 @@ void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* Records the checksum of a tensor. Any thread may call this function. Fails if a different
  * checksum of the tensor was recorded before. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
-/* If checksums are recorded and the tensor does not have one yet, reads the tensor to record its
- * checksum. */
+/* If checksums are recorded and no checksum of the tensor is recorded yet, reads the tensor and
+ * records its checksum. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // returns false
                                                                                    // if the tensor

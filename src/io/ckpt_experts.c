@@ -129,8 +129,9 @@ done:
     return rc;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. Its first
- * row is row `first` of the expert's matrix, or column `first` if the matrix is transposed. */
+/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. The first
+ * row of the tensor is row `first` of the expert's matrix, or column `first` if the matrix is
+ * transposed. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {

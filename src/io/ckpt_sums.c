@@ -15,7 +15,7 @@ struct osh_ckpt_sums {
     uint64_t *sums; // own [n]
     bool *seen;     // own [n]
     int64_t *order; // own [n]: indices of the tensors in the order in which they were first read
-    int64_t n, n_seen; // number of stored tensors; number of entries of `order`
+    int64_t n, n_seen; // n: number of stored tensors; n_seen: number of tensors in `order`
 };
 
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)

@@ -18,7 +18,7 @@ struct osh_journal {
     int64_t n, cap;
     int64_t end, damaged;        // end: number of bytes of the file up to the end of the last valid
                                  // record; damaged: number of bytes after it
-    uint64_t number, sum;        // number of the next record; checksum of the last record
+    uint64_t number, sum; // number: that of the next record; sum: checksum of the last record
     struct { int64_t end; uint64_t number, sum; } synced;
 };
 

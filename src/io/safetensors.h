@@ -26,7 +26,7 @@ void osh_st_read_direct(osh_st *st); // all later reads of tensors bypass the pa
                                      // (osh_file_pread_direct)
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
-/* Returns entry i in file order. View: lives as long as st. */
+/* Returns entry i (view: lives as long as st). Entries are sorted by their offset in the file. */
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i);
 /* Reads a whole tensor. */
 osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e);
