@@ -28,7 +28,7 @@ typedef enum weight_is { // the weight that a call of learner_all_rows writes to
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // view: [O, ld] in `kept`
+    float *x, *grad;     // view: [O, ld] in `kept`: v or AdaQuant's weight; its gradient
     float *mean, *square; // view: [O, ld] in `kept`: Adam's two means; NULL: the method does not
                           // use Adam
     float *small[SMALL]; // view: [O, groups] in `kept`

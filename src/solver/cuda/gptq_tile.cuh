@@ -32,7 +32,8 @@ typedef struct tile { // shapes in the comments are those of one panel; each arr
 
 /* ---- codes ---- */
 
-/* Returns the value of the grid that is nearest to w. *dq: the dequantized weight. */
+/* Returns the value of the grid that is nearest to w / s + zero. Sets *dq to the dequantized
+ * weight. */
 template <class T>
 __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
