@@ -19,8 +19,8 @@
 #include "base/file.h"
 #include "base/num.h"
 
-/* PIECE: elements that are decoded together; ZERO_ROWS: number of rows whose packed zero points
- * fill whole words. */
+/* PIECE: number of elements that are decoded together; ZERO_ROWS: number of rows whose packed zero
+ * points fill whole words. */
 enum { PIECE = 1 << 18, ZERO_ROWS = 32 };
 
 static bool is_per_row(const osh_format_tensor *f)
