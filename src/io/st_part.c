@@ -61,8 +61,8 @@ done:
     return rc;
 }
 
-/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e to `to` [r[1],
- * c[1]]. */
+/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e. Writes them to `to`
+ * as a matrix [r[1], c[1]]. */
 static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e,
                               const int64_t r[2], const int64_t c[2])
 {
