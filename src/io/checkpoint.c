@@ -1,8 +1,9 @@
 /* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
- * Like transformers, opening reads model.safetensors, or else model.safetensors.index.json. If both
- * exist and are not the same model, opening fails (ckpt_files.c). The index only repeats facts of
- * the shards, so every disagreement is an error. */
+ * Like transformers, osh_checkpoint_open reads model.safetensors or, if this file does not exist,
+ * model.safetensors.index.json. If both exist and it is not clear which is the model, opening fails
+ * (ckpt_files.c). The index only repeats which tensors are in which shard, so every difference
+ * between the index and the shards is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "base/name.h"
@@ -22,14 +23,13 @@ static int by_string(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* True for a plain file name, without directories: an index must not name files of other
- * directories. */
+/* True for a file name without directories. An index must not name files of other directories. */
 static bool is_plain_name(const char *s)
 {
     return *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..");
 }
 
-/* Lists the distinct shards of the index's weight_map, sorted. */
+/* Sets the shard names of ck to those of the index's weight_map, sorted, each once. */
 static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *weights,
                                   const char *path)
 {
@@ -154,8 +154,8 @@ done:
     return rc;
 }
 
-static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards while no
-                                                           // shard is open
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards; no shard
+                                                           // may be open
 {
     for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
     osh_free(cx, ck->shard_names);
@@ -276,7 +276,8 @@ static bool is_replaced(const char *name)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
     return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
            !strcmp(name, "oneshot.log") ||
-           !strncmp(name, "oneshot-", 8); // reports of the run that wrote the source
+           !strncmp(name, "oneshot-", 8); // reports that this program wrote with the source, if the
+                                          // source is its output
 }
 
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
@@ -302,7 +303,8 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            char *swap = all[kept]; // names that are not copied are moved to the end
+            char *swap = all[kept]; // names of files that are not copied are moved to the end of
+                                    // `all`
             all[kept++] = all[i];
             all[i] = swap;
         }

@@ -13,8 +13,9 @@ typedef struct osh_ckpt_tensor {
     int shard;             // index of the shard; < 0: the tensor is virtuals[-1 - shard]
 } osh_ckpt_tensor;
 
-/* Computes rows [first, first + n) of a virtual tensor, for example of a weight that is dequantized
- * when it is read. A row is one vector of the last dimension: [8, 32, 64] has 256 rows. */
+/* Type of a function that computes rows [first, first + n) of a virtual tensor, for example of a
+ * weight that is dequantized when it is read. A row is one vector of the last dimension: a tensor
+ * [8, 32, 64] has 256 rows. */
 typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                     int64_t first, int64_t n);
 typedef struct osh_ckpt_virtual {
@@ -22,9 +23,11 @@ typedef struct osh_ckpt_virtual {
     osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
     void *user;
     bool kept;      // true: the output copies the stored tensors from which this tensor is computed
-    int64_t stored; // index of the stored tensor of the same name; -1: none
-    int first_shard, last_shard; // shards that contain the stored tensors from which this tensor is
-                                 // computed; last < first: none
+    int64_t stored; // index of the stored tensor with the same name; -1: no stored tensor has this
+                    // name
+    int first_shard, last_shard; // indices of the first and the last shard that contain stored
+                                 // tensors from which this tensor is computed; last < first: there
+                                 // are none
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {
@@ -33,61 +36,67 @@ typedef struct osh_checkpoint {
     osh_st **shards;         // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
-    char **aside;            // own, each name own: safetensors files that are not part of the model
+    char **aside; // own, each name own: safetensors files that do not belong to the model
     size_t n_aside;
-    osh_ckpt_tensor *tensors; // own: all tensors, by shard, then in file order
+    osh_ckpt_tensor *tensors; // own: all tensors, sorted by shard and, in a shard, by offset
     int64_t n_tensors;
-    osh_map *by_name;        // own: name -> index into tensors
+    osh_map *by_name;        // own: maps a name to an index in `tensors`
     osh_ckpt_virtual *virtuals; // own
-    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: not recorded
+    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: checksums are not
+                                // recorded
     int n_virtuals;
-    struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: none
-    osh_st_entry *parts;        // own, each name own: single experts, as parts of tensors with
-                                // several experts
+    struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
+    osh_st_entry *parts;        // own, each name own: entries for single experts, whose data are a
+                                // part of a tensor with several experts
     int64_t n_parts;
 } osh_checkpoint;
 
-/* Opens model.safetensors, or else model.safetensors.index.json with its shards. If both exist,
- * they must be the same model (ckpt_files.h). A tensor that is only in the index, only in a shard,
- * or in two shards is an error. */
+/* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json
+ * names. If both exist and it is not clear which is the model, fails (ckpt_files.h). A tensor that
+ * is only in the index, only in a shard, or in two shards is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
-/* Finds a tensor by name. NULL: the name is absent. */
+/* Returns the tensor with this name (view), or NULL if there is none. */
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t);
-/* Loads a tensor in the dtype of the file. The caller owns *out. Fails if the tensor is absent or
- * has another shape (ndim < 0: any shape). */
+/* Loads a tensor in the dtype of the file. The caller owns *out. Fails if no tensor has this name,
+ * or if its shape is not `shape` [ndim]. If ndim is negative, any shape is accepted. */
 osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck,
                                const char *name, int ndim, const int64_t *shape);
-/* Adds a virtual tensor with the dtype and shape of `like`; make() computes its rows in each read.
- * If a stored tensor has the same name, the name now finds the virtual tensor (ckpt_virtual.c). */
+/* Adds a virtual tensor with the dtype and shape of `like`; `make` computes its rows in each read.
+ * If a stored tensor has the same name, osh_checkpoint_find returns the virtual tensor from now on
+ * (ckpt_virtual.c). */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_st_entry *like, osh_ckpt_make make, void *user);
 /* Removes from the list of tensors the stored tensors from which virtual tensors are computed. by
- * [tensors]: index of the virtual tensor that replaces the tensor; -1: the tensor stays in the
- * list; < -1: the tensor is removed. Indices of tensors change (ckpt_virtual.c). */
+ * [tensors], for each tensor: >= 0: index of the virtual tensor that replaces it in the list; -1:
+ * it remains in the list; < -1: it is removed. The indices of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
-/* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes or
- * recording a checksum (see below). */
+/* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
+ * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
-/* Reads a part of a tensor. `part` has the offset of the part in the bytes of the tensor. */
+/* Reads some elements of tensor t to `to`: those of the entry `part`, whose offsets are relative to
+ * the first byte of t. */
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                   const osh_ckpt_tensor *t, const osh_st_entry *part);
-/* Returns true for a virtual tensor whose member `kept` is true. */
+/* Returns true if the tensor is virtual and its member `kept` is true. */
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
-/* Finds by name the tensor that is copied to the output. For a virtual tensor with `kept`, that is
- * the stored tensor of the same name. NULL: the name is absent. */
+/* Returns the tensor with this name (view) in the form in which the output copies it: for a virtual
+ * tensor with `kept`, the stored tensor with the same name. Returns NULL if no tensor has this
+ * name. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
-int64_t osh_ckpt_columns(const osh_st_entry *e); // elements of a row: the size of the last
-                                                 // dimension
-int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // bytes of all tensors in the shards
-/* Prepares the checkpoint for the functions below, which change tensors. */
+int64_t osh_ckpt_columns(const osh_st_entry *e); // returns the number of elements of a row, which
+                                                 // is the size of the last dimension
+int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // returns the bytes of all tensors
+                                                               // in the shards
+/* Allocates ck->changes for the functions below, which change tensors. Must be called before
+ * them. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
-/* Folds factors into a tensor: later reads apply these factors to the tensor, after the factors of
- * earlier calls. `r` must outlive the checkpoint. No other thread may read the tensor during the
- * call (ckpt_changes.c). */
+/* Folds factors into a tensor: later reads multiply the tensor by these factors, after the factors
+ * of earlier calls. The arrays of `r` must live as long as the checkpoint. No other thread may read
+ * the tensor during the call (ckpt_changes.c). */
 osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                  const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
@@ -96,7 +105,8 @@ bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
 typedef enum {
     OSH_REWRITE_FILL,   // sets all elements to `value`
     OSH_REWRITE_CENTRE, // subtracts the mean from each row
-    OSH_REWRITE_NORM,   // multiplies column c by (element c of tensor `norm` + `value`)
+    OSH_REWRITE_NORM,   // multiplies column c by (element c of the tensor with index `norm`) +
+                        // `value`
     OSH_REWRITE_ROWS,   // applies osh_rotate_rows
     OSH_REWRITE_COLUMNS // applies osh_rotate_columns
 } osh_rewrite_kind;
@@ -111,42 +121,46 @@ typedef struct osh_rewrite {
  * steps were added. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
-/* Returns the unit of a tensor: the number of consecutive elements that must be changed together,
- * at least 1. */
+/* Returns the unit of a tensor: the smallest number of consecutive elements to which all changes of
+ * the tensor can be applied together, at least 1. */
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
-/* Returns the most gross bytes that one reader needs to change a tensor. */
+/* Returns the gross bytes of scratch that one thread needs, at most, to apply the changes of a
+ * tensor. */
 size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
 /* Applies the changes of a tensor to elements [first, first + n), which the caller has read to
  * `data`. first and n are multiples of osh_checkpoint_unit. Does nothing for a tensor without
  * changes. */
 osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
                                 int64_t first, int64_t n);
-/* Adds a second name for the bytes of the stored tensor `of`. Each name has its own changes. */
+/* Adds a virtual tensor, which is a second name for the bytes of the stored tensor with index `of`.
+ * Changes of one name have no effect on the other. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Begins to record the XXH3 checksum of each tensor that is read. If a tensor is read in parts, the
- * reader reports its checksum with osh_checkpoint_saw. Two reads of a tensor must give the same
- * checksum (ckpt_sums.c). */
+/* Begins to record the XXH3 checksum of each tensor that is read. If a tensor is read in several
+ * parts, the code that reads it must record its checksum with osh_checkpoint_saw. Two reads of a
+ * tensor must give the same checksum (ckpt_sums.c). */
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
-/* Records the checksum of a tensor. Any thread may call it. Fails if another checksum of the tensor
- * was recorded. */
+/* Records the checksum of a tensor. Any thread may call this function. Fails if a different
+ * checksum of the tensor was recorded before. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
-/* Reads a tensor only for its checksum, if checksums are recorded and the tensor has none yet. */
+/* If checksums are recorded and no checksum of the tensor is recorded yet, reads the tensor and
+ * records its checksum. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // returns false
                                                                                    // if the tensor
                                                                                    // has no
                                                                                    // checksum yet
-/* Sets *tensor and *sum to the tensor with number `at` in the order of first reads, and its
- * checksum. Returns false if fewer tensors were read so far. */
+/* Numbers the tensors in the order in which they were first read. Sets *tensor to the index of the
+ * tensor with number `at` (from 0), and *sum to its checksum. Returns false if at most `at` tensors
+ * were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
-/* Reads a shard again. Compares its header, and each tensor with its recorded checksum. *diff
- * (own): message about the first difference, or NULL. *stamp: stamp of the file when the call
- * begins. */
+/* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
+ * *diff to a message about the first difference, which the caller owns, or to NULL if there is
+ * none. Sets *stamp to the stamp of the file when the call begins. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
-/* Computes XXH3 of a whole file. */
+/* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
                                                                     // osh_checkpoint_close
@@ -154,10 +168,10 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Lists the files of the directory that are copied unchanged to the output, sorted. *names: own,
- * freed with osh_strings_free. Excluded are directories, weights (*.safetensors, *.bin, *.pt,
- * *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml, config.json,
- * oneshot.log and oneshot-*. */
+/* Lists the files of the directory that are copied unchanged to the output, sorted. The caller
+ * frees *names with osh_strings_free. Does not list directories, weights (*.safetensors, *.bin,
+ * *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml,
+ * config.json, oneshot.log and oneshot-*. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

@@ -6,9 +6,9 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // most folds of a tensor: one multiplies it by factors, and another divides it
-                   // by factors
-enum { PIECE = 256 }; // elements that are converted at a time
+enum { MOST = 2 }; // largest number of folds of a tensor: one multiplies it by factors, one divides
+                   // it by factors
+enum { PIECE = 256 }; // number of elements that are converted at a time
 
 struct osh_ckpt_changes {
     struct changed {
@@ -86,8 +86,8 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides all larger units, so the
-                                                // largest is a multiple of all
+    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides every larger unit, so the
+                                                // largest unit is a multiple of all units
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }

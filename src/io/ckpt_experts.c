@@ -7,12 +7,13 @@
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
  * The shapes of the two tensors show which layout they have. The scales of FP8 experts have the
- * layout of their weights, and names that end in _scale_inv or _scale. They have one number for
- * each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. Scales with names
- * in _scale may have one number for each output, in either layout ([E, 1, 2F] and [E, D, 1] in
- * Llama 4's release by FBGEMM). An expert that is contiguous in the file is a range of the file;
- * the elements of a transposed matrix are gathered when it is read (st_part.c). The tensor with all
- * experts is removed from the checkpoint's list of tensors. */
+ * layout of their weights, and names that end in _scale_inv or _scale. These scales have one number
+ * for each block, or one number for each expert ([E], [E, 1, 1]), which is then the scale of both
+ * gate and up. Scales whose names end in _scale may also have one number for each output, in either
+ * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
+ * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
+ * gathered from the file when it is read (st_part.c). The tensor with all experts is removed from
+ * the checkpoint's list of tensors. */
 #include <string.h>
 
 #include "base/name.h"
@@ -27,27 +28,27 @@ static const char *const families[] = {
     "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
 };
 
-typedef struct stack { // the two tensors of a layer that contain its experts
+typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_st_entry *up, *down; // views: up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed, single; // transposed: the layout [E, D, 2F], [E, F, D]; single: the tensors
-                             // are scales with one number for each expert
-    bool by_output;          // the tensors are scales with one number for each output
+    bool transposed, single; // transposed: true: the layout is [E, D, 2F], [E, F, D]; single: true:
+                             // the tensors are scales with one number for each expert
+    bool by_output;          // true: the tensors are scales with one number for each output
     const struct stack_kind *kind;
 } stack;
 
 typedef struct parting {
     osh_checkpoint *ck;       // view
-    osh_ckpt_tensor *tensors; // own: the new list
+    osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
     osh_st_entry *parts;      // own, names own
     int64_t n_parts;
 } parting;
 
 static const struct stack_kind {
-    const char *up, *down, *leaf; // ends of the names of the two tensors; leaf: end of the names of
-                                  // the tensors of single experts
+    const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
+                                  // the names of the tensors of single experts
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
@@ -63,7 +64,8 @@ static bool family_is_known(const osh_hf_config *c)
     return false;
 }
 
-/* Finds the tensor whose name is `name` with the end `to` instead of the end `from`. */
+/* Sets *other to the tensor whose name is `name` with its end `from` replaced by `to`, or to NULL
+ * if there is none. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)
@@ -101,8 +103,8 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
 }
 
-/* Sets *s to the two tensors with a layer's experts if t is one of them. Sets s->up to NULL if it
- * is not. */
+/* If t is one of the two tensors with all experts of a layer, sets *s to both. If not, sets s->up
+ * to NULL. */
 static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
                              const osh_ckpt_tensor *t)
 {
@@ -127,8 +129,9 @@ done:
     return rc;
 }
 
-/* Appends a tensor of expert e to the list: its name ends in `leaf`, and its first row is row
- * `first` of the expert's matrix, or column `first` if the matrix is transposed. */
+/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. The first
+ * row of the tensor is row `first` of the expert's matrix, or column `first` if the matrix is
+ * transposed. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {
@@ -155,7 +158,8 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
                              s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
-    p->n_parts++; // counted before a later failure, so that the part and its name are freed
+    p->n_parts++; // n_parts is increased now, so that the caller frees the name if a later step
+                  // fails
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
 done:
     return rc;
@@ -196,7 +200,7 @@ done:
     return rc;
 }
 
-/* Maps names to indices of the new list. */
+/* Makes a map from the name of each tensor to its index in the new list. The caller owns *out. */
 static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;

@@ -12,8 +12,8 @@ static const char index_name[] = "model.safetensors.index.json";
 
 /* ---- a directory with model.safetensors and an index ---- */
 
-/* Reads the status of a file in the directory. Sets *there to true if the file exists and is
- * regular. */
+/* Reads the status of a file in the directory. Sets *there to true if the file exists and is a
+ * regular file. */
 static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const char *dir,
                             const char *name)
 {
@@ -32,7 +32,8 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    const char *other = NULL; // name of a shard that exists and is not model.safetensors
+    const char *other = NULL; // name of a shard that exists and is another file than
+                              // model.safetensors
     int n_there = 0;
     bool has_one = false, there = false;
     OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
@@ -58,9 +59,10 @@ done:
 
 /* ---- safetensors files that are not shards ---- */
 
-typedef struct numbering { // parts of a name such as "model-00001-of-00003.safetensors"
+typedef struct numbering { // a name such as "model-00001-of-00003.safetensors", divided at its
+                           // numbers
     const char *name;
-    size_t n_prefix;             // bytes before "-00001"
+    size_t n_prefix;             // number of bytes before "-00001"
     const char *total;           // "00003.safetensors"
 } numbering;
 
@@ -105,7 +107,8 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
     return OSH_OK;
 }
 
-/* Sets *is to true if the file is a shard, is a link to a shard, or is not a regular file. */
+/* Sets *is to true if the file must not be listed: it is a shard or a link to a shard, or it is not
+ * a regular file. */
 static osh_status is_shard(osh_ctx *cx, bool *is, const osh_checkpoint *ck, const char *name)
 {
     osh_status rc = OSH_OK;

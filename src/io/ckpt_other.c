@@ -1,5 +1,5 @@
-/* ckpt_other.c - finds by file names what a path has instead of a transformers checkpoint, and
- * fails with a message that says how to get one. */
+/* ckpt_other.c - for a path that is not a transformers checkpoint: finds out, by file names, what
+ * it is, and fails with a message that says how to get a checkpoint. */
 #include "io/ckpt_other.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@ enum { MAX_ADAPTER_BYTES = 1 << 20 };
     "M.from_pretrained('OLD').save_pretrained('NEW')\"` writes"
 
 typedef struct other {
-    const char *name; // name of a file or directory in the path; "*.bin": any name that ends in
-                      // .bin
-    const char *is;   // description for the message
+    const char *name; // name of a file or directory in the directory; "*.bin": any name that ends
+                      // in .bin
+    const char *is;   // description of the directory for the message
 } other;
 
 static const other others[] = {
@@ -45,8 +45,8 @@ static bool name_is(const char *name, const char *pattern)
                            : !strcmp(name, pattern);
 }
 
-/* Fails because the directory has an adapter. The message names the model that the adapter
- * changes. */
+/* Fails with a message that says that the directory contains an adapter and names the model that
+ * the adapter changes. */
 static osh_status refuse_adapter(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

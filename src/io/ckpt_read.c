@@ -1,5 +1,5 @@
-/* ckpt_read.c - reads a tensor of a checkpoint, or a part of a tensor, from the shard or from the
- * function that computes a virtual tensor. */
+/* ckpt_read.c - reads a tensor of a checkpoint, or some of its bytes: a stored tensor from its
+ * shard, a virtual tensor from the function that computes it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,16 +34,16 @@ done:
     return rc;
 }
 
-/* Computes a part of a virtual tensor whose elements are not contiguous: computes one row after the
- * other and copies the elements of the part. (For stored tensors: st_part.c.) */
+/* Computes those elements of a virtual tensor that entry e describes and that are not contiguous:
+ * computes one row of the tensor after the other and copies the elements of e. For stored tensors,
+ * st_part.c does this. */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_st_entry *e)
 {
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // true: a row of the virtual tensor contains a column of the
-                                      // part
+    bool turned = e->row < e->column; // true: a row of the virtual tensor contains a column of e
     int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
     int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
     char *row = osh_alloc(cx, (size_t)pitch); // own

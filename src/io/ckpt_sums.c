@@ -1,20 +1,21 @@
-/* ckpt_sums.c - records checksums of the tensors that were read. The checksum of a tensor shows if
- * the source changes while it is read, or between two runs that write the same output. */
+/* ckpt_sums.c - records checksums of the tensors that were read. A different checksum of the same
+ * tensor shows that the source has changed while it was read, or between a killed run and the run
+ * that continues the output. */
 #include <pthread.h>
 #include <string.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { PIECE_BYTES = 256 << 10 }; // bytes read at once from a tensor that is not contiguous in a
-                                  // file
+enum { PIECE_BYTES = 256 << 10 }; // number of bytes that are read at a time if the elements of a
+                                  // tensor are not contiguous in the file
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
     uint64_t *sums; // own [n]
     bool *seen;     // own [n]
-    int64_t *order; // own [n]: tensors in the order in which they were first seen
-    int64_t n, n_seen; // number of stored tensors; number of entries of `order`
+    int64_t *order; // own [n]: indices of the tensors in the order in which they were first read
+    int64_t n, n_seen; // n: number of stored tensors; n_seen: number of tensors in `order`
 };
 
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
@@ -24,7 +25,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_unwatch(cx, ck);
     OSH_NEW(cx, s, 1);
     pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // give: freed by osh_checkpoint_unwatch
+    ck->sums = s; // give: osh_checkpoint_unwatch frees it
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
     OSH_NEW(cx, s->order, ck->n_tensors);
@@ -157,7 +158,7 @@ done:
     return rc;
 }
 
-/* Sets *diff (own) to a message if the two checksums differ. */
+/* If the two checksums differ, sets *diff to a message, which the caller owns. */
 static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint64_t now,
                                uint64_t was, const char *what)
 {

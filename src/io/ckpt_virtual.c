@@ -4,7 +4,7 @@
 
 #include "io/checkpoint.h"
 
-/* Adds the entry `e` to the list of tensors. Takes ownership of `e` and of its name. */
+/* Adds the entry e to the list of tensors. Takes ownership of e and of the name of e. */
 static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
@@ -45,9 +45,9 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor of the same name,
-                                                                // which osh_checkpoint_find no
-                                                                // longer returns
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // tensor with the same name, which
+                                                                // osh_checkpoint_find does not
+                                                                // return after this call
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
@@ -76,7 +76,7 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
     osh_status rc = OSH_OK;
     osh_ckpt_tensor *list = NULL; // own
     osh_map *names = NULL;        // own
-    bool *placed = NULL;          // own [virtual tensors]: true if the tensor is in the list
+    bool *placed = NULL;          // own [tensors]: true if the tensor is already in the new list
     int64_t n = 0;
     OSH_NEW(cx, list, ck->n_tensors);
     OSH_NEW(cx, placed, ck->n_tensors);
@@ -87,8 +87,8 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    /* Stored tensors are put into the map first, because a virtual tensor of the same name replaces
-     * the stored tensor in the map. */
+    /* Stored tensors are put into the map first, because a virtual tensor with the same name then
+     * replaces the stored tensor in the map. */
     for (int64_t i = 0; i < n; i++)
         if (list[i].shard >= 0)
             OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));

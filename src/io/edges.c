@@ -1,6 +1,8 @@
-/* edges.c - collects the blocks at the edges of pieces of files. A piece has an incomplete block at
- * each end, and a neighbouring piece soon completes the block, so few blocks wait at a time. If
- * N_EDGES blocks wait, the bytes of the oldest block that have arrived are written. */
+/* edges.c - collects blocks of a file that contain the end of one piece and the beginning of the
+ * next. A piece is the bytes of one call of osh_edges_write. The first and the last block of a
+ * piece can be incomplete; the pieces before and after it in the file complete them, usually soon,
+ * so few blocks wait at a time. If N_EDGES blocks wait and one more is needed, the bytes of the
+ * oldest block that have arrived are written. */
 #include "io/edges.h"
 
 #include <pthread.h>
@@ -60,8 +62,8 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
 
 static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* Writes the bytes of a block that have arrived, in contiguous runs. The other bytes of the block
- * are written later, from other pieces. */
+/* Writes those bytes of a block that have arrived, one contiguous sequence after the other. The
+ * other bytes of the block are written later, when other pieces arrive. */
 static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;
@@ -76,8 +78,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the waiting block of file f at offset `at`, or begins such a block. The caller holds
- * the lock. */
+/* Sets *out to the waiting block of file f at offset `at`. If there is none, begins one. The caller
+ * holds the lock. */
 static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -88,7 +90,7 @@ static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, 
         if (y->state == FREE) x = y;
         if (y->state == WAITS && (!oldest || y->age < oldest->age)) oldest = y;
     }
-    while (!x && !oldest) { // all blocks are being written: waits until one is free
+    while (!x && !oldest) { // all blocks are being written, so this thread waits until one is free
         pthread_cond_wait(&e->written, &e->lock);
         for (int i = 0; i < N_EDGES; i++)
             if (e->edges[i].state == FREE) x = &e->edges[i];
@@ -119,7 +121,8 @@ static osh_status edges_put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_
     pthread_mutex_unlock(&e->lock);
     rc = osh_file_write_blocks(cx, f, x->bytes, OSH_BLOCK_BYTES, x->at);
     pthread_mutex_lock(&e->lock);
-    x->state = rc ? WAITS : FREE; // after a failure osh_edges_flush tries again
+    x->state = rc ? WAITS : FREE; // after a failure the block waits, and osh_edges_flush writes it
+                                  // again
     pthread_cond_broadcast(&e->written);
 done:
     pthread_mutex_unlock(&e->lock);

@@ -1,7 +1,8 @@
-/* edges.h - writes the blocks of an output file that have bytes of several pieces (tensors, say).
- * Each such block waits in memory until it is complete, and is then written without the page cache,
- * like all other blocks. A write through the page cache would wait for all direct writes to the
- * same file, and delay later writes. */
+/* edges.h - writes the blocks of an output file that contain bytes of several pieces, for example
+ * the end of one tensor and the beginning of the next. Each such block waits in memory until all of
+ * its bytes have arrived. It is then written without the page cache, like all other blocks, because
+ * a write through the page cache would wait for all direct writes to the same file and would delay
+ * later writes. */
 #ifndef OSH_EDGES_H
 #define OSH_EDGES_H
 #include "base/file.h"
@@ -9,13 +10,14 @@
 typedef struct osh_edges osh_edges;
 osh_status osh_edges_new(osh_ctx *cx, osh_edges **out);
 void osh_edges_free(osh_ctx *cx, osh_edges *e);
-size_t osh_edges_bytes(void); // gross bytes of an osh_edges
+size_t osh_edges_bytes(void); // returns the gross bytes of an osh_edges
 /* Writes n bytes to f at offset `at`. Any thread may call this function; no byte may be written
- * twice. Incomplete blocks wait. Whole blocks are written directly if (uintptr_t)from and `at` have
- * the same remainder modulo OSH_BLOCK_BYTES, and else through the page cache. */
+ * twice. Incomplete blocks are stored in e until they are complete. Whole blocks are written at
+ * once: without the page cache if (uintptr_t)from and `at` have the same remainder modulo
+ * OSH_BLOCK_BYTES, else through the page cache. */
 osh_status osh_edges_write(osh_ctx *cx, osh_edges *e, osh_file *f, const void *from, size_t n,
                            int64_t at);
-/* Writes the blocks that wait for bytes, and waits for writes in progress. A later sync of the
- * files then includes all bytes. */
+/* Writes the bytes of all incomplete blocks, and waits for writes in progress. A sync of the files
+ * after this call includes all bytes. */
 osh_status osh_edges_flush(osh_ctx *cx, osh_edges *e);
 #endif

@@ -2,8 +2,8 @@
  *
  * An absent key has the default of the config class in transformers. The table below lists the
  * defaults of some families. Other families have the defaults of PretrainedConfig in transformers
- * 4, which ties the embeddings. has_tie_word_embeddings is true if the file has
- * tie_word_embeddings, for the whole model or for the text model. */
+ * 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the key
+ * tie_word_embeddings, at the top level or in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_rope.h"
@@ -112,8 +112,8 @@ static const cJSON *hf_member(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* Returns the family with the model_type of config.json, or with its architecture if there is no
- * model_type. Returns NULL if the table lacks the family. */
+/* Returns the row of the table for the model_type of config.json, or for its architecture if
+ * config.json has no model_type. Returns NULL if the table has no such row. */
 static const family *find_family(const osh_hf_config *c)
 {
     const cJSON *v = hf_member(c->model, "model_type");
@@ -170,8 +170,8 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* For a model that contains a text model: true if head and embedding are tied when config.json has
- * no tie_word_embeddings (transformers 5.17). */
+/* For a model that contains a text model: true if transformers 5.17 ties head and embedding when
+ * config.json has no tie_word_embeddings. */
 static bool ties_by_default(const osh_hf_config *c)
 {
     static const char *const tied[] = {"aya_vision",
@@ -214,8 +214,8 @@ static bool ties_by_default(const osh_hf_config *c)
 }
 
 /* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.
- * transformers reads one of the two, depending on the family; the result is true if either is
- * true. */
+ * transformers reads one of the two values, depending on the family. This function sets the result
+ * to true if at least one of them is true. */
 static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
 {
     osh_status rc = OSH_OK;
@@ -317,7 +317,8 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
 }
 
 /* Removes quantization_config from text_config. If `untie` is true, sets tie_word_embeddings in
- * text_config to false. Prints text_config anew if anything changes. */
+ * text_config to false. If this changes anything, replaces the old text_config in *text by the new
+ * one. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
@@ -339,7 +340,7 @@ done:
     return rc;
 }
 
-/* Keys for the number of experts in config.json. */
+/* Keys by which config.json can give the number of experts. */
 static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts",
                                           "n_routed_experts"};
 enum { N_EXPERT_KEYS = sizeof expert_keys / sizeof *expert_keys };

@@ -14,16 +14,17 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     double theta, factor;
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    int64_t original_max_position_embeddings; // 0: not in config.json
+    int64_t original_max_position_embeddings; // 0: the key is not in config.json
     double low_freq_factor, high_freq_factor; // for llama3
     double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
-    double attention_factor;                  // for yarn and longrope; < 0: not in config.json
-    double mscale, mscale_all_dim;            // for yarn; 0: not in config.json
+    double attention_factor; // for yarn and longrope; < 0: the key is not in config.json
+    double mscale, mscale_all_dim;            // for yarn; 0: the keys are not in config.json
     bool truncate;                            // for yarn; default: true
     const cJSON *short_factor, *long_factor;  // for longrope: lists of numbers; views of
                                               // config.json
-    double llama_4_scaling_beta;              // 0: not in config.json
-    double alpha; // theta is multiplied by alpha^(d / (d - 2)), d = head_dim; 0: theta is unchanged
+    double llama_4_scaling_beta;              // 0: the key is not in config.json
+    double alpha; // theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is
+                  // not changed
 } osh_rope;
 
 typedef struct osh_hf_config {
@@ -31,22 +32,26 @@ typedef struct osh_hf_config {
     char *text;  // own: content of the file
     size_t n_text;
     cJSON *json; // own
-    const cJSON *model; // view of json: text_config of a model for images or sound, else json
-                        // itself
-    /* view of a constant: architecture of the text model, from the table in hf_config.c; NULL: the
-     * table lacks the family. */
+    const cJSON *model; // view: the object text_config of `json` if the model also reads images or
+                        // sound; else `json` itself
+    /* static text: architecture of the text model, from the table in hf_config.c; NULL: the table
+     * does not have the family. */
     const char *text_architecture;
-    const char *architecture; // view of json: architectures[0]; NULL: none
+    const char *architecture; // view of json: architectures[0]; NULL: config.json has no
+                              // architecture
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
-    bool tie_word_embeddings; // value in the file, or else the family's default (hf_config.c)
+    bool tie_word_embeddings; // value in the file, or the family's default if the file has none
+                              // (hf_config.c)
     bool has_tie_word_embeddings;
     osh_rope rope;
     osh_rope rope_sliding; // rope of layers with a sliding window; in most families equal to `rope`
     /* own: reason why `rope` is incomplete, such as "longrope" or "yarn: 'factor' is missing";
      * NULL: `rope` is complete. */
     char *rope_unknown;
-    int64_t n_experts; // number of experts that config.json will have; 0: unchanged
-    const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
+    int64_t n_experts; // number of experts to be written to config.json; 0: the number of the
+                       // source
+    const cJSON *quantization_config; // view: quantization_config or compression_config; NULL:
+                                      // config.json has neither
 } osh_hf_config;
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
@@ -55,8 +60,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);
-const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: the key is
-                                                                        // absent
+const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // returns a view, or NULL
+                                                                        // if the key is absent
 /* Changes the number of experts from n_all to n in *c, and in the text that
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);

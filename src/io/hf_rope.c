@@ -2,11 +2,13 @@
  * osh_rope.
  *
  * The rules are those of RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
- *   the dict is rope_scaling if this is not empty, else rope_parameters; "rope_type" before "type"
- *   rope_theta, partial_rotary_factor: from the dict, else top level, else 10000 and 1
- *   original_max_position_embeddings (llama3, yarn): top level, else from the dict, else
+ *   dict: rope_scaling if it is not empty, else rope_parameters
+ *   type: "rope_type" of the dict, else "type" of the dict
+ *   rope_theta, partial_rotary_factor: from the dict, else from the top level, else 10000 and 1
+ *   original_max_position_embeddings (llama3, yarn): from the top level, else from the dict, else
  *   max_position_embeddings; other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
+ *
  * rope_parameters may have one object for each layer type. They are read if all objects are equal,
  * or if sliding layers of the family have their own rope (Gemma 3, OLMo 3). In these families, keys
  * outside of the objects are for the layers with full attention. */
@@ -15,11 +17,12 @@
 #include <math.h>
 #include <string.h>
 
-/* State while the parameters are read. The first problem is stored as text; after it, fields get
- * defaults. */
+/* State while the parameters are read. If a parameter is missing or invalid (a problem), it gets a
+ * default value. The text of the first problem is stored. */
 typedef struct reader {
     osh_ctx *cx;
-    const cJSON *config, *dict; // dict: rope_scaling or rope_parameters; NULL: none
+    const cJSON *config, *dict; // dict: the object rope_scaling or rope_parameters; NULL:
+                                // config.json has neither
     const osh_rope_defaults *family;
     const char *type;           // rope type, for messages
     char *problem;              // own
@@ -65,8 +68,8 @@ static double need_positive(reader *r, const char *key)
     return d;
 }
 
-/* Returns the number `key` of o, or `dflt` if it is absent. A number that is not whole or is less
- * than 1 is a problem. */
+/* Returns the number `key` of o, or `dflt` if it is absent. If the number is not whole or is less
+ * than 1, stores this as the problem. */
 static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
 {
     double d = take_num(r, o, key, (double)dflt);
@@ -97,8 +100,8 @@ static void find_dict(reader *r, bool sliding)
         return;
     }
     if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
-    for (const cJSON *v = d->child; v; v = v->next) // the parameters may be nested: one object for
-                                                    // each layer type
+    for (const cJSON *v = d->child; v; v = v->next) // the object may contain one object for each
+                                                    // layer type, which has the parameters
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;
     r->dict = first;
@@ -113,7 +116,8 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
-                 {"mrope", OSH_ROPE_DEFAULT}, // mrope has three positions, which are equal for text
+                 {"mrope", OSH_ROPE_DEFAULT}, // mrope has three positions per token; for text they
+                                              // are equal, so it is the default type
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},
@@ -271,7 +275,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc || *unknown) { // the problem that was found first is kept
+    if (r.rc || *unknown) { // the problem of the first rope is reported, not that of the second
         osh_free(cx, r.problem);
         return r.rc;
     }

@@ -5,24 +5,24 @@
 
 typedef struct osh_rope_defaults { // a family's values for keys that config.json does not have
     int64_t max_position_embeddings, original_max_position_embeddings; // 0: no default
-    double theta, partial_rotary_factor; // 0: the general defaults 10000 and 1
+    double theta, partial_rotary_factor; // 0: the defaults of all families, 10000 and 1
     const char *theta_key, *partial_key; // names of rope_theta and partial_rotary_factor in older
                                          // files; NULL: no other names
-    double sliding_theta;    // theta of sliding layers, if they have their own rope; 0: all layers
-                             // have the same rope
-    const char *sliding_key; // key of sliding_theta in config.json; NULL: none
-    double proportional;     // partial_rotary_factor of the type "proportional" of full layers if
-                             // config.json has no rope; 0: not used
-    bool longrope;           // the types "su" and "yarn" mean longrope
-    bool required;           // the family's class always uses a rope type with parameters, so a
-                             // config.json without rope is incomplete
-    bool alpha;              // the type "dynamic" with the key alpha means a larger theta for
-                             // samples of any length
+    double sliding_theta;    // theta of layers with sliding attention, if they have their own rope;
+                             // 0: all layers have the same rope
+    const char *sliding_key; // key of sliding_theta in config.json; NULL: there is no such key
+    double proportional;     // if config.json has no rope, layers with full attention have the type
+                             // "proportional" with this partial_rotary_factor; 0: they do not
+    bool longrope;           // true: the types "su" and "yarn" mean longrope
+    bool required;           // true: the family's class always uses a rope type that has
+                             // parameters, so a config.json without them is incomplete
+    bool alpha;              // true: the type "dynamic" with the key alpha means a larger theta
+                             // (osh_rope.alpha) for samples of any length
 } osh_rope_defaults;
 /* Reads rope [2]: the rope of layers with full attention, and the rope of layers with sliding
- * attention. *unknown (own) is NULL if both are complete, or the reason why they are not, such as
- * "longrope" or "yarn: 'factor' is missing". An incomplete rope is no failure, because a recipe
- * without data needs no rope. */
+ * attention. Sets *unknown to NULL if both are complete. If not, sets it to the reason, which the
+ * caller owns, such as "longrope" or "yarn: 'factor' is missing". The function does not fail if a
+ * rope is incomplete, because a recipe that needs no calibration data needs no rope. */
 osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
                             const osh_rope_defaults *family);
 #endif

@@ -16,9 +16,9 @@ struct osh_journal {
     uint8_t *bytes;              // own: content of the file when it was opened
     osh_journal_record *records; // own
     int64_t n, cap;
-    int64_t end, damaged;        // end: bytes of the file up to the end of the valid records;
-                                 // damaged: bytes after them
-    uint64_t number, sum;        // number of the next record; checksum of the last record
+    int64_t end, damaged;        // end: number of bytes of the file up to the end of the last valid
+                                 // record; damaged: number of bytes after it
+    uint64_t number, sum; // number: that of the next record; sum: checksum of the last record
     struct { int64_t end; uint64_t number, sum; } synced;
 };
 
@@ -102,8 +102,9 @@ osh_status osh_put_text(osh_ctx *cx, osh_buf *b, const char *s)
     return rc ? rc : osh_buf_append(cx, b, s, n);
 }
 
-/* Checks the record at p, of which `left` bytes exist. Returns the bytes of its payload, or -1 if
- * the record is cut or its number or checksum is wrong. Sets *sum to the checksum of the record. */
+/* Checks the record at p. The file has `left` bytes from p on. Returns the number of bytes of its
+ * payload, or -1 if the record is incomplete or its number or checksum is wrong. Sets *sum to the
+ * checksum of the record. */
 static int64_t record_check(const uint8_t *p, int64_t left, uint64_t number, uint64_t *sum)
 {
     if (left < HEAD_BYTES + SUM_BYTES) return -1;
@@ -194,7 +195,7 @@ osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bo
     OSH_NEW(cx, j, 1);
     OSH_TRY(osh_file_open_or_create(cx, &j->f, path));
     OSH_TRY(osh_file_lock(cx, j->f, &taken));
-    /* The process that held the lock before may have renamed or removed the file. */
+    /* Another process may have renamed or removed the file before it released the lock. */
     if (!taken || !osh_file_is_at(j->f, path)) {
         *busy = true;
         goto done;
@@ -229,8 +230,8 @@ void osh_journal_drop(osh_ctx *cx, osh_journal *j)
     j->bytes = NULL, j->records = NULL, j->n = j->cap = 0;
 }
 
-/* Cuts the bytes after the valid records, so that no end of an old record is left after a shorter
- * new record. Writes the magic to an empty file. */
+/* Removes the bytes after the last valid record. Otherwise the end of a damaged record could remain
+ * in the file after a shorter new record. Writes the magic to an empty file. */
 static osh_status journal_cut_tail(osh_ctx *cx, osh_journal *j)
 {
     osh_status rc = OSH_OK;
@@ -288,8 +289,8 @@ osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j)
     osh_journal_drop(cx, j);
     j->end = 0, j->number = 0, j->sum = 0, j->damaged = 0;
     OSH_TRY(osh_file_truncate(cx, j->f, 0));
-    OSH_TRY(journal_cut_tail(cx, j)); // writes the magic, by which a later run recognizes the
-                                      // partial directory
+    OSH_TRY(journal_cut_tail(cx, j)); // writes the magic, by which a later run recognizes a partial
+                                      // directory
     OSH_TRY(osh_journal_sync(cx, j));
 done:
     return rc;

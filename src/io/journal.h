@@ -3,10 +3,10 @@
  *   file    "OSHJRNL1" record record ...
  *   record  | u32 payload bytes | u32 type | u64 number | payload | u64 XXH3 |      little-endian
  *
- * Records are numbered from 0. The checksum is of all bytes of the record before the checksum. Its
- * seed is the checksum of the previous record (0 for the first), so a record is valid only at its
- * position. Reading ends at the first record that is cut or has a wrong number or checksum. The
- * next append removes this record and all bytes after it. */
+ * Records are numbered from 0. The checksum is computed over all earlier bytes of the record. Its
+ * seed is the checksum of the previous record (0 for the first record), so a record is valid only
+ * after this previous record. Reading ends at the first record that is incomplete or has a wrong
+ * number or checksum. The next append removes this record and all bytes after it. */
 #ifndef OSH_JOURNAL_H
 #define OSH_JOURNAL_H
 #include "base/buf.h"
@@ -14,28 +14,28 @@
 typedef struct osh_journal osh_journal;
 typedef struct osh_journal_record {
     uint32_t type, n;
-    const uint8_t *data; // payload; view: valid until osh_journal_drop
+    const uint8_t *data; // view: payload; valid until osh_journal_drop
 } osh_journal_record;
 
 /* Sets *is to true if the file begins with the magic "OSHJRNL1". */
 osh_status osh_journal_is_one(osh_ctx *cx, const char *path, bool *is);
-/* Sets *is to true if the file has only a part of the magic, or zeros instead of the magic, as
- * after a kill or a loss of power. */
+/* Sets *is to true if the file has only the first bytes of the magic, or zeros instead of the
+ * magic. A kill or a loss of power can leave such a file. */
 osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
 /* Opens the journal, or creates it if it is absent. If another process has the journal open, sets
  * *busy to true and *out to NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
-bool osh_journal_is_at(const osh_journal *j, const char *path); // true if path still names the open
-                                                                // file
+bool osh_journal_is_at(const osh_journal *j, const char *path); // true if path still names the file
+                                                                // that is open
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
-int64_t osh_journal_count(const osh_journal *j); // number of records that were read
+int64_t osh_journal_count(const osh_journal *j); // returns the number of records that were read
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 /* Returns the number of bytes after the last valid record when the journal was opened. */
 int64_t osh_journal_damaged(const osh_journal *j);
 void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
 
-/* Writes a record to the file at once, so that the record is not lost if the process is killed.
- * osh_journal_sync puts it on the disk. */
+/* Appends a record by a write to the file, so that the record is not lost if the process is killed.
+ * Only osh_journal_sync puts the record on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
 /* Puts all records on the disk. osh_journal_rewind removes the records that were written after the
@@ -44,17 +44,19 @@ osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, also on the disk
 
-/* State of reading a payload: little-endian numbers and byte strings, one after the other. */
+/* The rest of a payload that is not yet read: little-endian numbers and byte strings, one after the
+ * other. */
 typedef struct osh_reader {
     const uint8_t *at;
     size_t left;
-    bool bad; // a value was longer than the rest of the payload; all later reads return 0
+    bool bad; // true: a value was longer than the rest of the payload; all later reads return 0
 } osh_reader;
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);
 double osh_read_f64(osh_reader *r);
-const char *osh_read_text(osh_reader *r, size_t *n); // reads a u32 length and the bytes; view,
-                                                     // without NUL
+const char *osh_read_text(osh_reader *r, size_t *n); // reads a u32 length n and returns a view of
+                                                     // the n bytes after it, without a NUL at the
+                                                     // end
 osh_status osh_put_u64(osh_ctx *cx, osh_buf *b, uint64_t v);
 osh_status osh_put_u32(osh_ctx *cx, osh_buf *b, uint32_t v);
 osh_status osh_put_f64(osh_ctx *cx, osh_buf *b, double v);

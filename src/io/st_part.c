@@ -1,12 +1,13 @@
-/* st_part.c - reads a part of a stored tensor whose elements are not contiguous, such as the
- * transposed gate of one expert, which has every second column of a matrix in [E, D, 2F].
+/* st_part.c - reads some elements of a stored tensor (a part) that are not contiguous in the file.
+ * An example is the transposed gate of one expert, which has every second column of a matrix in [E,
+ * D, 2F].
  *
- *   stored, of one expert:   g u g u g u g u      gate [4, 3] (g):  strips of the stored rows
+ *   matrix of one expert:    g u g u g u g u      gate [4, 3] (g):  strips of the stored rows
  *                            g u g u g u g u                     are read, and elements of
  *                            g u g u g u g u                     gate are copied
  *
- * A strip begins and ends with an element of the part. It is read into a buffer of fixed size on
- * the stack, so a plan need not count memory for it. */
+ * A strip is a contiguous range of the file that begins and ends with an element of the part. It is
+ * read into a buffer of fixed size on the stack, so a plan need not count memory for it. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,10 +15,11 @@
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
-typedef struct axis { // one dimension of a matrix; near: the dimension whose neighbours are closer
-                      // in the file; far: the other dimension
-    int64_t n, step;  // n: elements; step: bytes between neighbours in the file
-    int64_t pitch;    // bytes between neighbours in the result
+typedef struct axis { // one dimension of a matrix. In a variable `near`, the dimension whose
+                      // consecutive elements are closer together in the file; in `far`, the other
+                      // dimension
+    int64_t n, step;  // n: number of elements; step: bytes in the file from one element to the next
+    int64_t pitch;    // bytes in the result from one element to the next
 } axis;
 
 static void put_element(char *to, const char *from, size_t size)
@@ -27,7 +29,7 @@ static void put_element(char *to, const char *from, size_t size)
     else memcpy(to, from, size);
 }
 
-typedef struct block { // a rectangle of the part: all elements of both axes
+typedef struct block { // a rectangle of the part: near.n x far.n elements
     int64_t at;  // offset of the first element in the file
     size_t size; // bytes of an element
     axis near, far;
@@ -59,8 +61,8 @@ done:
     return rc;
 }
 
-/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of a part to `to`, in rows of c[1]
- * elements. */
+/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e. Writes them to `to`
+ * as a matrix [r[1], c[1]]. */
 static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e,
                               const int64_t r[2], const int64_t c[2])
 {
@@ -82,7 +84,7 @@ osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry 
            e->column >= size);
     for (int64_t i = first, n; i < end; i += n) {
         int64_t row = i / columns, column = i % columns, left = end - i, n_rows = 1;
-        /* n: number of elements to read from a partial row */
+        /* n: number of elements to read in this step: the rest of a row, or several whole rows */
         n = columns - column < left ? columns - column : left;
         if (!column && left >= columns) n_rows = left / columns, n = n_rows * columns;
         OSH_TRY(gather_rows(cx, (char *)to + (i - first) * size, f, e, (int64_t[]){row, n_rows},

@@ -17,18 +17,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; // limit of the safetensors library
-#define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers up to this are exact integers
+enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no larger header
+#define EXACT_INT 9007199254740992.0   // 2^53: whole numbers up to this are exact in a JSON number
+                                       // (double)
 
 struct osh_st {
     char *path;            // own
     osh_stamp stamp;       // stamp of the file when it was opened
-    int64_t header_bytes;  // bytes before the data, including the 8 bytes of the length
+    int64_t header_bytes;  // number of bytes before the data, including the 8 bytes of the length
     uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
-    osh_st_entry *entries; // own, in file order
+    osh_st_entry *entries; // own, sorted by offset in the file
     int64_t n;
-    bool direct; // tensors are read without the page cache
-    char *names; // own: all names, each with a NUL
+    bool direct; // true: tensors are read without the page cache
+    char *names; // own: the names of all entries, each with a NUL
 };
 
 static int64_t u64_le(const uint8_t *b)
@@ -38,8 +39,8 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* Reads the header. *text: own. A length that does not fit in the file is an error; no memory is
- * allocated for it. */
+/* Reads the header. *text: own. If the length of the header is larger than the file, fails without
+ * allocating memory for it. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -96,7 +97,8 @@ static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *met
     return OSH_OK;
 }
 
-/* Reads an item of the list `key` of a tensor: a whole number in [0, 2^53]. */
+/* Sets *out to v, an item of the list `key` of a tensor. Fails unless v is a whole number in [0,
+ * 2^53]. */
 static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const char *name,
                             const char *key, const cJSON *v)
 {
@@ -163,8 +165,8 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_st_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; // an empty tensor is before the other
-                                                           // tensor that begins at the same byte
+    if (x->end != y->end) return x->end < y->end ? -1 : 1; // if two tensors begin at the same byte,
+                                                           // the empty one is sorted first
     return strcmp(x->name, y->name);
 }
 
@@ -313,7 +315,7 @@ const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
     return &st->entries[i];
 }
 
-/* Opens the file again and checks that its size is unchanged. *f: own. */
+/* Opens the file again and checks that its size is unchanged. The caller closes *f. */
 static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
 {
     osh_status rc = OSH_OK;

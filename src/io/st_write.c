@@ -2,7 +2,8 @@
  *
  * The header is equal to the header that `serialize` of the safetensors library writes with
  * metadata {"format": "pt"}: JSON without spaces, padded with spaces to a multiple of 8 bytes.
- * Tensors are sorted by dtype (widest alignment first), then by the bytes of their names. */
+ * Tensors are sorted by dtype (those with the largest alignment first), then by the bytes of their
+ * names. */
 #include "base/buf.h"
 #include "io/safetensors.h"
 
@@ -10,11 +11,11 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-enum { HEADER_BYTES = 8 + 64 };         // bytes of the header without the entries: length,
-                                        // metadata, padding
+enum { HEADER_BYTES = 8 + 64 };         // upper bound of the header's bytes without the entries:
+                                        // length, metadata, padding
 
-/* Returns the position of a dtype in the order of the safetensors library: the descending order of
- * the library's dtype enum. */
+/* Returns the rank of a dtype in the sort order of the safetensors library, which is the descending
+ * order of the library's dtype enum. */
 static int dtype_rank(osh_dtype dt)
 {
     static const int rank[OSH_N_DTYPES] = {
@@ -39,7 +40,8 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : by_entry_name(a, b);
 }
 
-/* Sorts the list by name. Returns a name that two entries have (view), or NULL. */
+/* Sorts the list by name. Returns a view of a name that two entries have, or NULL if all names are
+ * different. */
 static const char *twice_in_list(osh_st_entry **list, int64_t n)
 {
     if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
@@ -48,7 +50,7 @@ static const char *twice_in_list(osh_st_entry **list, int64_t n)
     return NULL;
 }
 
-/* Makes a list of pointers to the entries. *list: own. */
+/* Sets *list to an array of pointers to the entries. The caller frees the array. */
 static osh_status entry_list(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -69,8 +71,9 @@ done:
     return rc;
 }
 
-/* Appends a JSON string as serde_json does: escapes such as \n if JSON has one, \u00xx for other
- * control characters, other bytes unchanged. */
+/* Appends a JSON string as serde_json does: a control character becomes a short escape such as \n
+ * if JSON has one for it, else \u00xx. Quotes and backslashes are escaped; all other bytes are
+ * unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
     static const char letters[] = "btn?fr"; // letters of the escapes for 0x08 to 0x0d; serde_json
@@ -136,8 +139,8 @@ done:
     return rc;
 }
 
-/* Appends the whole header. Computes the size of the header first, because a growing buffer can
- * need three times this size, which matters for many tensors. */
+/* Appends the whole header. Computes the size of the header first and reserves this size, because a
+ * buffer that grows step by step can need three times as much memory. */
 static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -150,8 +153,8 @@ static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list
         sum += one.len;
     }
     OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
-    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // reserves the length, which is set at
-                                                           // the end
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // placeholder for the length, which is
+                                                           // written when the header is complete
     OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
     OSH_TRY(osh_buf_append(cx, b, "}", 1));

@@ -3,9 +3,10 @@
  * those of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
  * Learning by Linear needs H = X^T X, the statistic of GPTQ, and with target 'original' also (X0 -
- * X)^T X. The loss over all inputs is computed from these matrices. So no input is stored, a step
- * uses all samples, and there are no random numbers. Scales and zero points are those of rounding
- * to nearest, unless AdaQuant or AutoRound learns them. */
+ * X)^T X, where X is the input in the quantized model and X0 in the original model. The loss over
+ * all inputs is computed from these matrices. So no input is stored, a step uses all samples, and
+ * there are no random numbers. Scales and zero points are those of rounding to nearest, unless
+ * AdaQuant or AutoRound learns them. */
 #include "modifiers/modifier.h"
 #include "solver/ada.h"
 #include "math/grid.h"
@@ -21,13 +22,14 @@ typedef struct ada { // arguments of the modifier
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    double beta[2];      // ada_key() reads beta and adjust, because the field table cannot express
-                         // lists
-    /* lr_adjust: adjust[1] is the learning rate if the error of rounding to nearest exceeds
-     * adjust[0]; adjust[1] 0: not used */
+    double beta[2];      // the function ada_key reads beta and adjust, because the table of fields
+                         // cannot describe lists
+    /* the key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
+     * is adjust[1]; adjust[1] 0: the key is not given */
     double adjust[2];
-    bool minmax;         // AutoRound: the ranges of groups are also learned
-    char *unit;          // own: "auto", "block" or "linear": the output that codes are learned from
+    bool minmax;         // AutoRound: true: the ranges of groups are also learned
+    char *unit;          // own: the module whose output the codes are learned from: "block",
+                         // "linear" or "auto" (block if possible, else linear)
     osh_block_rule block;
 } ada;
 
@@ -150,7 +152,7 @@ static osh_ada_kind ada_kind_of(const osh_modifier *m)
 
 /* ---- keys ---- */
 
-/* Keys of Quark that cause an error, with the reason in the message. */
+/* Keys of AMD Quark that cause an error, each with the reason for the error message. */
 static const char *const refused[][2] = {
     {"data_size", "a step uses all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step uses all samples at once: remove the key"},
@@ -209,7 +211,8 @@ static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     return OSH_OK;
 }
 
-/* Reads the keys of AutoRoundModifier that the table cannot express. */
+/* Reads the keys of AutoRoundModifier that the table of fields cannot describe. Sets *known to
+ * false if `key` is none of them. */
 static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
                            bool *known, const char *what)
 {
@@ -253,14 +256,16 @@ static bool targets_original(const ada *a, bool block)
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
-/* Returns the number of steps of the window of early_stop, or 0 if learning does not stop early. */
+/* Returns the number of steps over which early_stop averages the loss (osh_ada_rule.window), or 0
+ * if learning does not stop early. */
 static int64_t window_of(const ada *a)
 {
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
     return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
 }
 
-/* Checks the arguments of learning by block and sets a->block. */
+/* Sets a->block, the rule for learning by block. Fails if the recipe requires learning by block
+ * together with target 'quantized'. Without learning by block, a->block.steps remains 0. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -428,8 +433,8 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 }
 
 /* Sets the losses of the job. With target 'original' a loss is relative to the loss of the
- * unrounded weight, so it may be negative. Such a loss is not a part of the totals in the
- * report. */
+ * unrounded weight, so it may be negative. In this case j->nearest and j->objective become -1
+ * (unknown), so that the totals in the report do not include the loss. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =
@@ -445,8 +450,8 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Makes the arguments of osh_ada for a job whose params and codes are rounded to nearest. The
- * caller frees a->scale and a->zero with args_free. */
+/* Sets *a to the arguments of osh_ada for a job whose params and codes are those of rounding to
+ * nearest. The caller must free a->scale and a->zero with args_free. */
 static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
                            osh_ada_args *a)
 {
@@ -490,7 +495,7 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
 {
     osh_status rc = OSH_OK;
     osh_ada_args a = {0}; // own: a.scale, a.zero
-    double *sums = NULL;  // own: two arrays [O], then the curve
+    double *sums = NULL;  // own: one block of memory with a.nearest [O], a.learned [O] and a.curve
     OSH_TRY(args_new(cx, m, j, &a));
     a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
     OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
@@ -510,7 +515,7 @@ done:
     return rc;
 }
 
-/* Makes the params and the codes of a job by rounding to nearest. */
+/* Allocates the params and the codes of a job and sets them by rounding to nearest. */
 static osh_status round_to_nearest(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;

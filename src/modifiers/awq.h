@@ -3,8 +3,8 @@
 #define OSH_AWQ_H
 #include "modifiers/modifier.h"
 
-/* A point of the grid: the exponent r of awq_search.c, with or without duo scaling. Ratio 0 without
- * `duo` means no factors. */
+/* A point of the grid: `ratio` is the exponent r of awq_search.c; `duo` selects duo scaling. With
+ * ratio 0 and without duo scaling all factors are 1. */
 typedef struct osh_awq_point { double ratio; bool duo; } osh_awq_point;
 osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid,
                           int n_grid, osh_arithmetic arithmetic);

@@ -8,10 +8,10 @@
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
- * Upstream runs the module around the Linears on all inputs for each point of the grid. For a
- * single Linear (o_proj, down_proj) its loss is the same. For q, k, v, and for gate and up,
- * upstream computes the loss of the output of attention or of the MLP; this file computes the sum
- * of the losses of the Linears' outputs.
+ * Upstream runs the module around the Linears on all inputs for each point of the grid. If one
+ * Linear reads X (o_proj, down_proj), the loss of upstream equals the loss above. For q, k, v, and
+ * for gate and up, upstream computes the loss of the output of attention or of the MLP; this file
+ * computes the sum of the losses of the Linears' outputs.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -28,7 +28,8 @@
 
 enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
 
-typedef struct band { int k; int64_t first, n; } band; // rows [first, first + n) of the k-th Linear
+typedef struct band { int k; int64_t first, n; } band; // rows [first, first + n) of the weight of
+                                                       // the k-th Linear
 
 typedef struct search {
     osh_search *j;
@@ -38,12 +39,13 @@ typedef struct search {
     band *bands;    // own
     int64_t n_bands, n_rows, widest; // n_rows: number of rows of all quantized Linears; widest:
                                      // largest number of rows of a band
-    double *sums;   // own: [bands, n] sums over the rows of a band, for w of the formula
+    double *sums;   // own: [bands, n] sum over the rows of each band, from which w of the formula
+                    // is computed
     float *most;    // own: [bands, n] largest |W| of each column in a band; after find_mean the
                     // first n elements are the largest over all bands
-    double *mean;   // own: [n] w of the formula
+    double *mean;   // own: [n] w of the formula, a mean over all rows
     float *s;       // own: [grid, n]
-    float *global;  // own: [grid] global scales of strategy tensor_group
+    float *global;  // own: [grid] for strategy tensor_group: global scale at each point of the grid
     double *loss;   // own: [bands, grid]
 } search;
 
@@ -77,8 +79,8 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to sums [I] the sum over n rows of |W| / (largest |W| that shares the scale). rows: F32 [n,
- * I]. Each step is rounded as in torch. */
+/* Adds to sums [I], for each column, the sum over n rows of |W| / (largest |W| among the weights
+ * with the same scale). rows: the weights W, F32 [n, I]. Each operation is rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -105,7 +107,8 @@ static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
     char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view [I]
+    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view, [I]: largest |W|
+                                                  // of each column in this band
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
     OSH_NEW(cx, w, n);
@@ -209,8 +212,8 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    osh_q_observer_plain(&whole); // the search rounds with minimum and maximum, even if the scheme
-                                  // names another observer
+    osh_q_observer_plain(&whole); // the search rounds with the range from minimum to maximum, even
+                                  // if the scheme names another observer
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);
@@ -220,7 +223,8 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    osh_from_f32(stored, b->dtype, r->dw, n); // rounds to the dtype of the weight
+    osh_from_f32(stored, b->dtype, r->dw, n); // this call and the next one round dw to the dtype of
+                                              // the weight
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
 done:
@@ -267,7 +271,8 @@ done:
     return rc;
 }
 
-/* Sets *best to the point of the grid with the smallest loss; the first of several equal points. */
+/* Sets *best to the index of the point of the grid with the smallest loss; of points with equal
+ * losses, to the first. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -331,7 +336,8 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* Scratch of a band: weights in two dtypes, dw and product (at most F32 each), codes; scales,
-     * ranges and zero points, at most one for each element. */
+    /* Scratch of one band. Four arrays of at most 4 bytes per element: the weights in the stored
+     * dtype and in F32, dw, product. Three arrays of one byte per element: the codes, and an upper
+     * bound of scales, ranges and zero points. */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

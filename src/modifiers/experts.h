@@ -5,16 +5,16 @@
 #include "modifiers/modifier.h"
 
 typedef struct osh_kept_experts { // experts of one layer that are not removed
-    char *layer; // own: such as "model.layers.0.mlp"
-    int *which;  // own [n]: numbers of the experts in rising order
+    char *layer; // own: name of the MoE module, such as "model.layers.0.mlp"
+    int *which;  // own [n]: indices of the experts in ascending order
     int n;
 } osh_kept_experts;
 
 typedef struct osh_reap { // arguments of the modifier
     double sparsity;
-    char *report_path;      // own; NULL: no report
+    char *report_path;      // own; NULL: no report is written
     osh_kept_experts *kept; // own [n_kept]: kept experts of each layer, from the key `retained`;
-                            // n_kept 0: not yet measured
+                            // n_kept 0: the experts are not yet chosen
     size_t n_kept;
 } osh_reap;
 const osh_reap *osh_reap_of(const osh_modifier *m); // returns the arguments (view), or NULL if m is

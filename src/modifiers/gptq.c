@@ -1,9 +1,9 @@
 /* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), with the behaviour of
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. For one input value with Hessian H = X^T X
- * (the reference's factor 2/n cancels, except for dead columns):
+ * Pre-trained Transformers" (arXiv 2210.17323), which behaves like
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. For the Linears that read one input X, with
+ * the Hessian H = X^T X (the factor 2/n of the reference has no effect, except in dead columns):
  *
- *   - order columns by falling diag H (actorder static; ties by index)
+ *   - sort columns by descending diag H (actorder static; ties by index)
  *   - dead columns (diag 0): diag := 1, weights := 0
  *   - diag += dampening_frac * mean(diag)
  *   - U upper with U^T U = H^-1
@@ -50,7 +50,7 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     if (!*known) goto done;
     const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
                             ? v->items[0]
-                            : v; // Python's yaml writes an enum as a list with a tag
+                            : v; // Python's yaml module writes an enum as a list with a tag
     if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
@@ -63,10 +63,10 @@ done:
     return rc;
 }
 
-/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py.
- * Without a value in the modifier, the scheme's value is used. A value in the modifier sets the
- * value of the scheme, and fails if it is null and the scheme has a value. "static" and "weight"
- * have the same effect; the scheme gets the modifier's word. */
+/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py. If the
+ * modifier has no value, the value of the scheme is used. If the modifier has a value, it replaces
+ * the value of the scheme; a null in the modifier is an error if the scheme has a value. "static"
+ * and "weight" have the same effect; the scheme gets the one that the modifier has. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -194,13 +194,14 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // loss of the solve, summed over the rows whose loss with rounding to
-                       // nearest is known
+    double judged = 0; // loss of the solved codes, summed over the judged rows, for which
+                       // j->nearest has the loss of rounding to nearest
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    // The ratio of both losses is assumed to be the same in the other rows.
+    // The ratio of both losses (rounding to nearest, solved codes) is assumed to be the same in the
+    // rows that are not judged.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -219,8 +220,8 @@ done:
     return rc;
 }
 
-/* Used if there is no factor: rounds to nearest, with dead columns set to 0, like the reference
- * with Hinv = I. The code of a zero is the zero point. */
+/* Computes the codes of a job if H could not be factored: rounds to nearest and sets dead columns
+ * to 0, like the reference with Hinv = I. The code of a zero is the zero point. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
 {
@@ -241,8 +242,8 @@ done:
     return rc;
 }
 
-/* Sets j->nearest to the loss of rounding to nearest, over the rows for which osh_gptq_judges is
- * true. solve_conclude estimates the loss of all rows from this sum. */
+/* Sets j->nearest to the loss of rounding to nearest, summed over the judged rows
+ * (osh_gptq_judges). solve_conclude estimates the loss of all rows from this sum. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -259,7 +260,8 @@ done:
     return rc;
 }
 
-/* Computes the target, scales and zero points of a job, and allocates the codes. */
+/* Computes the target, scales and zero points of a job, and allocates the memory for its codes.
+ * packed: codes are stored packed. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j,
                             bool packed)
 {
@@ -267,7 +269,7 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     const gptq *g = m->args;
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
-    if (rc == OSH_E_NUMERIC) { // a value of the target exceeds the range of f32
+    if (rc == OSH_E_NUMERIC) { // a value of the target W + W S exceeds the range of f32
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_target_free(cx, j);
@@ -298,7 +300,8 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // the jobs of a call whose columns are solved in one order
+typedef struct ordered_jobs { // some jobs of a call and an ordering of columns; only the jobs with
+                              // this ordering are solved
     const osh_modifier *m;
     const factor *f;
     osh_linear_job *jobs;
@@ -364,12 +367,12 @@ done:
 }
 
 typedef struct collected { // statistics of an input over n_samples samples
-    osh_tensor *h, *shift; // views: Hessian; OSH_STAT_SHIFT, or NULL
+    osh_tensor *h, *shift; // views: h: Hessian; shift: the statistic OSH_STAT_SHIFT, or NULL
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs with one ordering of columns: by falling diagonal if `ordered`, else file order.
- * Overwrites the tensors of s. */
+/* Solves the jobs that have one of the two orderings of columns: by descending diagonal of H if
+ * `ordered` is true, else as in the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {
@@ -410,7 +413,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: copies of the statistics, if the jobs need both orderings
+    osh_tensor *copy[2] = {NULL}; // own: copies of the tensors of the statistics, made if some jobs
+                                  // need one ordering and some the other
     int count[2];
     for (int k = 0; k < n; k++)
         jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};

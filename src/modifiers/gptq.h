@@ -1,4 +1,4 @@
-/* gptq.h - types and functions that the files of GPTQModifier share. This header is only for
+/* gptq.h - types and functions for all files of GPTQModifier (gptq*.c). This header is only for
  * src/modifiers. */
 #ifndef OSH_MODIFIERS_GPTQ_H
 #define OSH_MODIFIERS_GPTQ_H
@@ -15,8 +15,8 @@ typedef struct osh_gptq { // arguments of the modifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    /* an osh_actorder_arg; key() reads actorder, scale_search, refine and n_refine, not the field
-     * table */
+    /* a value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
+     * refine and n_refine; the table of fields does not contain them. */
     int64_t actorder;
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -25,35 +25,37 @@ typedef struct osh_gptq { // arguments of the modifier
 } osh_gptq;
 
 enum { OSH_GPTQ_STEPS = 4 };
-typedef struct osh_gptq_ladder { // the dampings to try, one after the other (gptq_ladder.c)
-    /* damping / mean of the diagonal, also divided by dampening_frac if that is above 0 */
+typedef struct osh_gptq_ladder { // the dampings that are tried one after the other (gptq_ladder.c)
+    /* damping divided by the mean of the diagonal, and by dampening_frac if that is above 0 */
     double share[OSH_GPTQ_STEPS];
-    const char *says[OSH_GPTQ_STEPS]; // message of a module for which this damping succeeded
+    const char *says[OSH_GPTQ_STEPS]; // message for modules whose Hessian could be factored with
+                                      // this damping
     const char *gave_up;
 } osh_gptq_ladder;
 typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of columns
     int64_t I;
-    int32_t *perm; // own: [I] column at each position of the solving order
+    int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
-    float *diag;   // own: [I] diagonal of H in solving order, without damping; dead columns have a
-                   // value above 0
-    osh_device *device; // view: device of H; NULL: host memory
+    float *diag;   // own: [I] diagonal of H in solving order, without damping; the elements of dead
+                   // columns are not 0, but a positive number
+    osh_device *device; // view: device of H; NULL: H is in host memory
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
     const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
                              // target is W
-    /* own: [I, I] damped H in file order, for steps after the column loop; NULL: there are none */
+    /* own: damped H [I, I], columns as in the checkpoint, for steps after the column loop; NULL:
+     * there are no such steps */
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
     double mean;   // mean of `diag`
     int n_damped;  // index, in `ladder`, of the damping that succeeded
-    bool overflow; // true: the diagonal with the first damping exceeds the range of f32
+    bool overflow; // true: the diagonal plus the first damping exceeds the range of f32
 } osh_gptq_factor;
 
-/* A column and its diagonal element, for sorting. */
+/* The index of a column and its diagonal element of H, for sorting. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
-typedef struct osh_gptq_job { // the solve of one weight
-    float *scale, *zero; // own, like col_scale and loss
+typedef struct osh_gptq_job { // arrays that the solve of one weight needs
+    float *scale, *zero; // own, like col_scale and loss below
     int32_t *col_scale;
     double *loss;
     double squares[2];
@@ -63,20 +65,21 @@ typedef struct osh_gptq_job { // the solve of one weight
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H in file order. f->I must be
- * set. ordered: sorts the columns by falling diagonal. dead: diagonal of dead columns. */
+/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H, columns as in the
+ * checkpoint. f->I must be set. ordered: true: columns are solved in the order of descending
+ * diagonal; false: in the order of the checkpoint. dead: value for the diagonal of dead columns. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if a value
- * exceeds the range of f32, for which the factorization would give zeros. */
+/* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
+ * element exceeds the range of f32: the factor of such a matrix would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f. Overwrites h. ordered, dead: as in osh_gptq_order. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I] to the cost of a squared error in each column when GPTQ solves a weight with
- * Hessian h. Overwrites h. On entry `cost` contains the diagonal of h; if h cannot be factored,
- * `cost` does not change. */
+/* Sets cost [I] to the increase of the loss per squared rounding error in each column, if GPTQ
+ * solves a weight with Hessian h. Overwrites h. On entry `cost` contains the diagonal of h; if h
+ * cannot be factored, `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -84,20 +87,21 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- how the jobs of one input are divided into calls ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
-bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the columns are sorted by falling
-                                                   // diagonal of H
-/* True if a device can solve both jobs in one call. */
+bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns are solved in the
+                                                   // order of descending diagonal of H; false: in
+                                                   // the order of the checkpoint
+/* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
-/* True if no job before jobs[k] can be solved in one call with jobs[k]. */
+/* True if no job with an index below k can be solved in one call with jobs[k]. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
-/* Returns the end of the range of jobs, from `from` on, that one call solves. The call solves only
- * jobs for which osh_gptq_together with jobs[lead] is true. */
+/* Divides jobs [from, n) into calls. Returns the end e of the first call, which solves the jobs in
+ * [from, e) for which osh_gptq_together with jobs[lead] is true. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-typedef struct osh_gptq_piece { // a call: the jobs in [from, end) for which osh_gptq_together with
-                                // jobs[lead] is true
+typedef struct osh_gptq_piece { // one call on a device: it solves the jobs in [from, end) for which
+                                // osh_gptq_together with jobs[lead] is true
     int lead, from, end;
 } osh_gptq_piece;
-typedef struct osh_gptq_part { // a job in a call on a device
+typedef struct osh_gptq_part { // one job of a call on a device
     const osh_gptq_factor *f;  // view
     osh_linear_job *j;         // view
 } osh_gptq_part;
@@ -105,7 +109,8 @@ typedef struct osh_gptq_part { // a job in a call on a device
  * returns. */
 osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
                                 int n);
-/* Counts the jobs in file order (count[0]) and the jobs ordered by falling diagonal (count[1]). */
+/* Sets count[0] to the number of jobs whose columns are solved in the order of the checkpoint, and
+ * count[1] to the number of jobs whose columns are solved in the order of descending diagonal. */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
 /* The functions `needs` and `needs_groups` of the modifier (modifier.h), in gptq_needs.c. */
@@ -118,36 +123,36 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored together; the
-                                   // "current" groups are those that can be damped
+typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored together. A group
+                                   // is current if its damped diagonal is in the range of f32
     const osh_job_group *groups;   // view [n]
     const osh_modifier *m;         // view
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    /* own [n, I]: diagonal of each Hessian in file order; later the damped diagonals of the current
-     * groups */
+    /* own [n, I]: diagonal of each Hessian, columns as in the checkpoint; later the damped
+     * diagonals of the current groups */
     float *diag;
-    int32_t *perm;                 // own [n, I]: orderings of the current groups
+    int32_t *perm;                 // own [n, I]: `perm` of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups
     /* own [n]: which: index of each current group in `groups`; failed: not 0 if the factorization
      * failed */
     int *which, *failed;
 } osh_gptq_gathered;
 
-/* ---- gptq_quality.c: keys that lower the loss of GPTQ without a change of the format ---- */
+/* ---- gptq_quality.c: keys that lower GPTQ's loss without a change of the format ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
 /* Returns the dtype to which dequantized weights are rounded: the dtype of the scales, or F32 if
  * the scales are FP8. */
 osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j);
-/* Reads the keys scale_search, refine and tune. */
+/* Reads the keys scale_search, refine and tune. Sets *known to false if `key` is none of them. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
-/* Copies h to f->h and makes f->h symmetric. keep_factored of gptq_ladder.c writes the diagonal
- * later, when the damping is known. */
+/* Copies h to f->h and makes f->h symmetric. Does not add the damping; keep_factored of
+ * gptq_ladder.c writes the damped diagonal when the damping is known. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
 /* Replaces j->params by the scales and zero points that scale_search finds. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
@@ -157,11 +162,13 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host bytes of scratch that scale_search and refine need for one job. If `arena` is
- * not NULL, the job runs on a device, and *arena gets the needed bytes of the device's arena. */
+/* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` NULL:
+ * the job runs on the CPU. Else it runs on a device, and *arena gets the needed bytes of the
+ * device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
 /* Returns the host bytes that a factor needs in addition to GPTQ without scale_search and refine.
- * If `arena` is not NULL, H is on a device, and *arena gets the bytes of the device's arena. */
+ * `arena` NULL: H is in host memory. Else H is on a device, and *arena gets the bytes of the
+ * device's arena. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

@@ -1,8 +1,8 @@
 /* gptq_groups.c - solves several groups of jobs in one call on a device. A group is the jobs of one
  * input, and all groups have equal shapes. All Hessians are ordered and factored together, and all
  * weights are solved together. This fills a GPU even if matrices are small: the Hessian of an
- * expert's down_proj has 768 columns. A group whose Hessian cannot be factored with the first
- * damping is solved alone (gptq_ladder.c). */
+ * expert's down_proj has 768 columns. If the Hessian of a group cannot be factored with the first
+ * damping, the group is solved alone with larger dampings (gptq_ladder.c). */
 #include "modifiers/gptq.h"
 #include "ops/cuda/cuda.h"
 

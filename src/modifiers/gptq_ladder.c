@@ -37,8 +37,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: sorts the columns by falling
- * diagonal. */
+/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: true: columns are solved in the
+ * order of descending diagonal; false: in the order of the checkpoint. */
 static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
@@ -100,8 +100,8 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
     return finite;
 }
 
-/* Stores data for later steps: the damped diagonal in f->h (steps after the column loop), and
- * f->cost (scale_search ldl). */
+/* Stores data that later steps need: writes the damped diagonal to f->h if steps follow the column
+ * loop, and sets f->cost if scale_search is ldl. */
 static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
 {
     osh_status rc = OSH_OK;
@@ -137,15 +137,15 @@ done:
     return rc;
 }
 
-/* h contains H in solving order in both triangles. The factorization overwrites the lower triangle.
- * If the factorization fails, the lower triangle is restored from the upper one for the next
- * damping. */
+/* After ladder_permute both triangles of h contain H in solving order. The factorization overwrites
+ * the lower triangle. If it fails, ladder_restore copies the upper triangle to the lower triangle
+ * for the next damping. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    float *damped = NULL; // own: [I] diagonal of H in file order, later the damped diagonal in
-                          // solving order
+    float *damped = NULL; // own: [I] diagonal of H, columns as in the checkpoint; later the damped
+                          // diagonal in solving order
     osh_op_args a = {.out = {h}};
 
     OSH_NEW(cx, damped, f->I);
@@ -178,7 +178,7 @@ osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_l
                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    gptq g = *(const gptq *)m->args; // shares the strings with m->args, so it is not freed
+    gptq g = *(const gptq *)m->args; // the strings of g belong to m->args, so g is not freed
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;
     OSH_TRY(

@@ -10,12 +10,12 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // bytes of a factor as long as it exists
+static size_t needs_of_order(int64_t I) // bytes of the arrays perm, dead and diag of a factor
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Returns the scratch bytes of the computation of a factor. */
+/* Returns the bytes of host scratch that the computation of a factor needs. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -33,7 +33,7 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
     return needs_of_order(I) + needs_larger(needs_of_factor(I, n_threads, false), 3 * column);
 }
 
-/* Returns the sizes of the weights of one call on a device. */
+/* Returns the sizes (osh_gptq_group) of all weights that one call on a device solves. */
 static osh_gptq_group group_of_piece(const gptq *g, const osh_linear_job *jobs,
                                      const osh_gptq_piece *p)
 {
@@ -65,7 +65,7 @@ static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const 
     return sum;
 }
 
-/* Returns the sizes of a call with one job. */
+/* Returns the sizes (osh_gptq_group) of a call that solves one job. */
 static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
 {
     osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
@@ -124,12 +124,13 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     return peak + copy;
 }
 
-/* Returns the host bytes of the solve of one weight, without results. If `device` is true, all jobs
- * of a call need these bytes at the same time. */
+/* Returns the host bytes that the solve of one weight needs in addition to the bytes of its
+ * results. If `device` is true, the caller must add the bytes of all jobs of a call, because they
+ * are needed at the same time. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // f32 scales, and zero points if there are any
+    size_t run = osh_job_params_bytes(j); // f32 scales and zero points
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
@@ -155,7 +156,8 @@ static size_t needs_of_parts(size_t n)
 }
 
 /* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls; the results of this call are added. */
+ * earlier calls that are still in memory. Adds the bytes of the results of this call to *kept if
+ * they also remain in memory. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -178,8 +180,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* apart_result returns the bytes of the result of a job on one thread; apart_run returns the other
- * bytes. */
+/* For a job that one thread solves, apart_result returns the bytes of the result, and apart_run
+ * returns all other bytes. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -188,15 +190,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    // the scales are counted in the result
+    // apart_result counts the scales
     size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
 /* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory: the maximum over all sequences of at_once jobs. kept: bytes of data that exists during
- * all jobs. */
+ * in memory at the same time: the maximum over all at_once adjacent jobs. kept: bytes of data that
+ * are in memory during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -254,8 +256,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     return peak;
 }
 
-/* Returns the host bytes of osh_gptq_gathered for n groups, which are needed until all groups are
- * solved. */
+/* Returns the host bytes of osh_gptq_gathered for n groups. These bytes are needed until all groups
+ * are solved. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);
@@ -292,7 +294,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_cuda_bytes(I, n);
-    /* If some groups have no factor, fewer than n are solved together, in tiles of other sizes. */
+    /* If the Hessians of some groups cannot be factored, only i < n groups are solved together, and
+     * their tiles have other sizes. So the maximum over all i is taken. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));

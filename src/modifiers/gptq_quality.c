@@ -5,7 +5,8 @@
  *   scale_search: none                 scales of the whole range, as upstream
  *                 mse                  scales with the smallest error of the weights
  *                 ldl                  like mse, with a cost of 1 / U_jj^2 for an error in column j
- *   refine: [rescale, descend, fit_scales]   at most eight, in this order; solver/gptq_refine.h
+ *   refine: [rescale, descend, fit_scales]   at most eight steps, done in the order of the list;
+ *                                            solver/gptq_refine.h
  *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, after all solves */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
@@ -165,7 +166,7 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
     OSH_TRY(
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    // NULL: only makes f->h symmetric
+    // perm NULL: the function only makes f->h symmetric
     if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL));
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:

@@ -14,7 +14,8 @@ static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
         what, y->line, y->column);
 }
 
-/* Returns y if it is a string, or the only item of list y if this item is a string; else NULL. */
+/* Returns y if y is a string. If y is a list with one item that is a string, returns this item.
+ * Else returns NULL. */
 static const osh_yaml *mapping_layer(const osh_yaml *y)
 {
     if (y && y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
@@ -42,8 +43,8 @@ done:
     return rc;
 }
 
-/* Sets the views *balance and *smooth to the two parts of mapping y, or to NULL if y is no
- * mapping. */
+/* Sets *balance and *smooth (views) to the balance layers and the smooth layer of mapping y. A
+ * result is NULL if y does not contain it. */
 static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
                              const osh_yaml *y, const char *what)
 {

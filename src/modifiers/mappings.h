@@ -1,6 +1,7 @@
-/* mappings.h - the key "mappings" of modifiers that move factors between layers: a list of pairs
- * [[balance layers], smooth layer], or of {smooth_layer: ..., balance_layers: [...]}. This header
- * is only for src/modifiers. */
+/* mappings.h - the key "mappings" of modifiers that divide a layer's output by factors and multiply
+ * the Linears that read the output by these factors: a list of pairs [[balance layers], smooth
+ * layer], or of {smooth_layer: ..., balance_layers: [...]}. This header is only for
+ * src/modifiers. */
 #ifndef OSH_MAPPINGS_H
 #define OSH_MAPPINGS_H
 #include "modifiers/modifier.h"

@@ -3,14 +3,14 @@
  * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
  * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).
  *
- * solver/prune.h chooses the weights that become 0 and compensates the error in later columns. A
- * pruned weight that is not quantized is written as a dense tensor with zeros. A later quantizer
- * does not change the zeros (osh_linear_job.pruned).
+ * The functions of solver/prune.h choose the weights that become 0; SparseGPT also compensates the
+ * error in later columns. A pruned weight that is not quantized is written as a dense tensor with
+ * zeros. A later quantizer does not change the zeros (osh_linear_job.pruned).
  *
- * SparseGPT uses the H of GPTQ: dead columns have diag 1 and weights 0, diag += dampening_frac
- * mean(diag). If H cannot be factored, the identity is used, as in LLM Compressor. A list of
- * sparsities has one number for each module that the targets name. MagnitudePruningModifier has no
- * schedule: it prunes to final_sparsity in one step. */
+ * SparseGPT uses H as GPTQ does: in dead columns the diagonal becomes 1 and the weights 0, then
+ * diag += dampening_frac mean(diag). If H cannot be factored, the identity is used, as in LLM
+ * Compressor. The key `sparsity` can be a list with one number for each module that the targets
+ * name. MagnitudePruningModifier has no schedule: it prunes to final_sparsity in one step. */
 #include "modifiers/prune.h"
 #include "modifiers/recipe_quant.h"
 #include "solver/prune.h"
@@ -31,9 +31,9 @@ typedef struct prune {
     bool keep;        // preserve_sparsity_mask of the recipe
     double *sparsity; // own [n]
     size_t n;
-    int64_t of, each; // mask_structure N:M: of is N, each is M: N of each M columns become 0; each
-                      // 0: any columns
-    osh_strs targets; // own: targets; prune_resolve moves them to the scheme
+    int64_t of, each; // mask_structure N:M, N of each M columns become 0: `of` is N, `each` is M;
+                      // each 0: no structure, any columns
+    osh_strs targets; // own; prune_resolve moves them to the scheme
     bool aimed;       // true: the recipe has targets
     osh_owl owl;
 } prune;
@@ -153,7 +153,7 @@ done:
     return rc;
 }
 
-/* Reads a key of OWL. Sets *known to false if `key` is no key of OWL. */
+/* Reads a key of OWL (osh_owl). Sets *known to false if `key` is no key of OWL. */
 static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known,
                           const char *what)
 {
@@ -181,7 +181,7 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0 and NAN: the key is absent
+    bool m = o->m > 0, lmbda = o->lmbda > 0; // false for 0 and NAN, the values if the key is absent
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
@@ -203,7 +203,8 @@ done:
     return rc;
 }
 
-/* Accepts the keys of a pruning schedule. They have no effect, because there is one step. */
+/* Accepts the keys of a pruning schedule. They have no effect, because this program prunes in one
+ * step. */
 static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known,
                                const char *what)
 {
@@ -341,7 +342,7 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
                                                : 0;
 }
 
-/* Damps and factors H in place. Sets dead [I] to true for columns whose input was 0 in all tokens.
+/* Damps and factors H in place. Sets dead [I] to true for columns whose input is 0 in all tokens.
  * *u: view of the factor, or NULL if H cannot be factored. */
 static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
                                osh_tensor *h, int64_t n_samples)
@@ -415,7 +416,7 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     const prune *p = m->args;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    const float epsilon = 1e-8f; // 10e-9 in LLM Compressor
+    const float epsilon = 1e-8f; // 1e-8, written as 10e-9 in LLM Compressor
     j->objective = -1;
     if (prune_kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
     if (prune_kind_of(m) == PRUNE_WANDA) {
@@ -428,8 +429,8 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     return OSH_OK;
 }
 
-/* Sets j->codes to w in the dtype of the weight, and j->nmse to the relative change of the
- * weight. */
+/* Allocates j->codes and sets them to w [O, I], rounded to the dtype of j->w. Sets j->nmse to |w -
+ * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
@@ -455,7 +456,7 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
                                  osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    const float *u = NULL; // view: memory of h
+    const float *u = NULL; // view: the factor, in the memory of h
     bool *dead = NULL;     // own: [I]
     float *w = NULL;       // own: [O, I]
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
@@ -487,7 +488,8 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // scratch of the factor, and `dead`
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // bytes of the array `dead` and of the scratch
+                                                    // of the factorization
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }
@@ -500,7 +502,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // The scratch is freed before the result is allocated.
+        // The scratch is freed before the result is allocated, so the larger of both counts.
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

@@ -7,16 +7,17 @@
 typedef struct osh_prune_rule { // properties of a pruned weight that the check of the output
                                 // requires
     double sparsity; // at least this fraction of the elements is 0
-    int64_t n, m;    // n of each m columns are 0; m 0: any columns
-    bool exact;      // true: elements that are not 0 are unchanged
+    int64_t n, m;    // n of each m columns are 0; m 0: no such structure
+    bool exact;      // true: elements that are not 0 have the values of the source
 } osh_prune_rule;
 typedef struct osh_layer_share { // sparsity of a layer according to OWL
-    char *layer;     // own: such as "model.layers.0"
+    char *layer;     // own: name of the decoder layer, such as "model.layers.0"
     double sparsity;
 } osh_layer_share;
 /* For sparsity_profile owl: a sparsity for each decoder layer, from its outliers (eval/owl.h). */
 typedef struct osh_owl {
-    double m, lmbda, sparsity; // NAN: not given; sparsity: mean over all layers
+    double m, lmbda, sparsity; // NAN: the key is not given; sparsity: the mean sparsity over all
+                               // layers
     /* own [n_shares]: sparsity of each layer, from the key layer_sparsities; n_shares 0: not yet
      * measured */
     osh_layer_share *shares;
@@ -31,6 +32,6 @@ osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity);
 /* Sets *out to the sparsity of module k of the n modules that match the targets. Fails if the
  * recipe has a list of sparsities whose length is not n. */
 osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n);
-/* Fails if mask_structure N:M does not divide the I input features. */
+/* Fails if mask_structure is N:M and the number I of input features is not a multiple of M. */
 osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I);
 #endif

@@ -1,6 +1,7 @@
-/* recipe.c - reads stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): keys of
- * the top level end in _stage, keys of a stage in _modifiers. Modifiers have the order of the file.
- * Other keys and an empty recipe are errors, although LLM Compressor ignores them. */
+/* recipe.c - reads the stages of a recipe, the modifiers of each stage and the keys of each
+ * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, keys of a stage
+ * in _modifiers. Modifiers have the order in which they are in the file. Other keys and an empty
+ * recipe are errors, although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -38,7 +39,7 @@ static const char *const without_effect[] = {
     NULL,
 };
 
-/* Modifiers of LLM Compressor that are not supported. */
+/* Modifiers of LLM Compressor that this program does not support. */
 static const char *const absent[] = {"PruningSparseGPTModifier", NULL};
 
 static const struct quality {
@@ -96,8 +97,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool own = !osh_modifier_quantizes(m); // true: the modifier does not have the keys that
-                                           // quantizers share
+    bool own = !osh_modifier_quantizes(m); // true: the modifier does not have the keys that all
+                                           // quantizers have
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
         osh_near_see(&near, shared[i]);
@@ -120,8 +121,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Sets *out to the quality of a modifier: from the key `quality`, or else the default dflt. Sets
- * *out to NULL if there is neither. */
+/* Sets *out to the quality of a modifier: the value of its key `quality`, or the default dflt if it
+ * does not have this key. Sets *out to NULL if dflt is NULL, too. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {
@@ -139,7 +140,7 @@ done:
 }
 
 /* Fails if a whole number has a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and
- * 09 are strings in YAML 1.1. */
+ * 09 are no whole numbers in YAML 1.1, but strings. */
 static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -155,8 +156,8 @@ done:
     return rc;
 }
 
-/* Turns a modifier without learning steps into a QuantizationModifier with the same schemes. All
- * keys of the modifier must have been read. */
+/* Turns a modifier that would do 0 learning steps into a QuantizationModifier with the same
+ * schemes. All keys of the modifier must have been read. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -250,8 +251,8 @@ done:
     return rc;
 }
 
-/* Copies the schemes of an earlier QuantizationModifier, with their actorder, to a GPTQModifier
- * without schemes. */
+/* Copies the schemes, including actorder, and the ignore list of an earlier QuantizationModifier to
+ * a GPTQModifier without schemes. Marks the earlier modifier as replaced. */
 static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;
@@ -277,7 +278,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
     bool does = false;
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
-        osh_modifier *earlier = NULL; // view: an earlier quantizer
+        osh_modifier *earlier = NULL; // view: the last earlier quantizer with schemes that is not
+                                      // replaced
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
             if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
@@ -298,7 +300,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
-            // After quantization or pruning, the plan cannot determine the weights that m changes.
+            // m would change weights that an earlier modifier has quantized or pruned. The plan
+            // cannot compute such weights.
             if (before && !(earlier && osh_modifier_is_transform(m)))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,
@@ -355,7 +358,8 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        if (osh_ends_with(key, strlen(key), "_modifiers")) { // a recipe without stages
+        if (osh_ends_with(key, strlen(key), "_modifiers")) { // the recipe has no stages: the top
+                                                             // level has a list of modifiers
             OSH_TRY(recipe_append(cx, r, stage, what));
             continue;
         }

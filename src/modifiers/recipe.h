@@ -4,17 +4,18 @@
 #include "modifiers/modifier.h"
 
 typedef struct osh_recipe {
-    osh_modifier *modifiers; // own, in the order of the file
+    osh_modifier *modifiers; // own: modifiers in the order in which they are in the file
     size_t n;
-    char *text;              // own: text of the given recipe, or of the recipe made from flags
+    char *text;              // own: text of the recipe that the user gave, or of the recipe made
+                             // from command line flags
     size_t n_text;
-    const char *quality;     // view, static: default quality of the modifiers; NULL: none
+    const char *quality; // static text: default quality of the modifiers; NULL: there is no default
 } osh_recipe;
 
 /* These functions read a recipe. A quality chooses the quantizer: "fast" is rounding to nearest,
  * "gptq" is GPTQModifier as in LLM Compressor, "best" is GPTQModifier with every option that lowers
  * the loss. The key `quality` of a modifier sets the quality. The parameter `quality` is the
- * default for modifiers without this key; NULL: none. */
+ * default for modifiers without this key; NULL: there is no default. */
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                             const char *what);
@@ -22,33 +23,36 @@ osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, 
                                const char *quality, const char *what);
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality);
 
-/* Views of the flags that replace a recipe, such as --scheme W4A16 --method gptq --ignore
- * lm_head. */
+/* Values (views) of the command line flags that replace a recipe, such as --scheme W4A16 --method
+ * gptq --ignore lm_head. */
 typedef struct osh_recipe_flags {
-    const char *scheme, *method; // method: rtn (or NULL), gptq, or the name of a quality
+    const char *scheme, *method; // method: "rtn" (NULL means the same), "gptq", or a quality such
+                                 // as "best"
     const osh_strs *targets, *ignore;
-    // bits and group size of weights; 0: as in the scheme; group_size < 0: one scale for each row
+    // number of bits and group size of weights; 0: the value of the scheme; group_size < 0: one
+    // scale for each row
     int64_t num_bits, group_size;
-    const char *symmetric;        // "true" or "false"; NULL: as in the scheme
-    /* name of the output head, which is ignored unless a target has this name; NULL: no head */
+    const char *symmetric;        // "true" or "false"; NULL: the value of the scheme
+    /* name of the output head, which is added to the ignore list unless a target has this name;
+     * NULL: the model has no head */
     const char *head;
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
-typedef struct osh_recipe_group { // the modules of one scheme
+typedef struct osh_recipe_group { // a scheme and the modules to which it applies
     int modifier;               // index of the modifier in the recipe
     const char *name;           // view
     const osh_q_scheme *scheme; // view; group_name and targets are not used
     const char *const *modules; // views
     size_t n;
 } osh_recipe_group;
-/* Writes the text of r with these groups instead of the schemes of its quantizers. `head`: text at
- * the beginning. The caller owns *out. */
+/* Sets *out to the text of r, with `groups` instead of the schemes of its quantizers. `head`: text
+ * that is put before the recipe. The caller owns *out. */
 osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                   const osh_recipe_group *groups, size_t n);
-/* Writes the text of r with `line` as the last key of a modifier. `head`: text at the beginning.
- * modifier: index of the modifier. The caller owns *out. */
+/* Sets *out to the text of r, with `line` as the last key of the modifier whose index is
+ * `modifier`. `head`: text that is put before the recipe. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);

@@ -4,14 +4,14 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Patterns of reserved file names, in lower case. A * at the beginning or the end stands for any
+/* Patterns of reserved file names, in lower case. A * at the beginning or the end matches any
  * text. */
 static const char *const reserved[] = {
     "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
     "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
     "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*"};
 
-// true if s contains the first n bytes of `text`
+// returns true if s contains the first n bytes of `text`
 static bool has_text(const char *s, const char *text, size_t n)
 {
     for (; *s; s++)
@@ -31,8 +31,8 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-static bool is_reserved(const char *name) // compares in lower case, because file systems may ignore
-                                          // case
+static bool is_reserved(const char *name) // the name is compared in lower case, because file
+                                          // systems may ignore case
 {
     char low[256];
     size_t n = 0;

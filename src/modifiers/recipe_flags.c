@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* Writes `indent` spaces, the key and the list s. If `more` is not NULL, `more` is one more item at
- * the end. */
+/* Writes `indent` spaces, the key and the list s. If `more` is not NULL, it is the last item of the
+ * list. */
 static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s,
                            const char *more)
 {
@@ -36,8 +36,9 @@ done:
     return rc;
 }
 
-/* Sets *spared to true if the output head must be added to `ignore`. The target Linear, a class
- * name, does not include the head: the head is quantized only if a target is its name. */
+/* Sets *spared to true if the output head must be added to the ignore list. The class name Linear
+ * as a target does not include the head: the head is quantized only if a target matches its
+ * name. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;
@@ -83,8 +84,8 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    if (in->present) // presets with integer weights have no inputs, or dynamic inputs with strategy
-                     // token
+    if (in->present) // if a preset with integer weights quantizes inputs, they are dynamic with
+                     // strategy token
         OSH_TRY(osh_buf_printf(
             cx, b,
             "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "
@@ -105,8 +106,9 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    OSH_TRY(osh_q_preset(cx, &scheme, f->scheme)); // checked here, so that the error for an unknown
-                                                   // name does not mention a line of a recipe
+    OSH_TRY(osh_q_preset(cx, &scheme, f->scheme)); // the name of the preset is checked here, so
+                                                   // that the error for an unknown name does not
+                                                   // mention a line of a recipe
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));
     if (changed) {

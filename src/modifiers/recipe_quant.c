@@ -61,7 +61,7 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
 }
 
 /* Sets *out to the index of y's text in the NULL-terminated list `names`, ignoring case. Fails if
- * the list does not contain the text; the error lists all names. */
+ * `names` does not contain the text; the error message lists all names. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {
@@ -77,8 +77,7 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return yaml_bad(cx, y, what, key, want);
 }
 
-/* Reads the name of an observer. The case of letters does not matter, as in the registry of LLM
- * Compressor. */
+/* Reads the name of an observer. The case of the letters is ignored, as in LLM Compressor. */
 static osh_status recipe_set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key,
                                       const char *what)
 {
@@ -124,7 +123,7 @@ static const char *yaml_text_of(const osh_yaml *y, char *buf, size_t cap)
 {
     if (y->kind == OSH_Y_NULL) return NULL;
     if (y->kind == OSH_Y_BOOL) return y->b ? "true" : "false";
-    if (y->kind == OSH_Y_INT) // converts forms such as 0x10 and 1_000
+    if (y->kind == OSH_Y_INT) // numbers such as 0x10 and 1_000 are converted to decimal
         snprintf(buf, cap, "%lld", (long long)y->i);
     else if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT &&
              y->items[1]->kind == OSH_Y_INT)
@@ -164,7 +163,7 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
     osh_status rc = OSH_OK;
     if (!(s->group_name = osh_strdup(cx, name->text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
-    if (y->kind == OSH_Y_SEQ) { // group of the form PRESET: [targets]
+    if (y->kind == OSH_Y_SEQ) { // the group has the form PRESET: [targets]
         OSH_TRY(osh_q_preset(cx, s, name->text));
         OSH_TRY(osh_recipe_strs(cx, &s->targets, y, "targets", what));
         goto done;
@@ -285,7 +284,7 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
         if (map->keys[i]->kind != OSH_Y_STR)
             OSH_TRY(yaml_bad(cx, map->keys[i], what, "group", "a name"));
         OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
-        if (q->scheme) { // the groups are renamed group_0, group_1 ... in order
+        if (q->scheme) { // the key `scheme` gives the groups the names group_0, group_1, ...
             osh_free(cx, m->schemes[i].group_name);
             if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i)))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
@@ -302,8 +301,8 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    bool named = false; // true: the recipe names an observer; if not, config.json has null, as in
-                        // LLM Compressor, and minmax is used
+    bool named = false; // true: the recipe names an observer; false: the observer in config.json is
+                        // null, as in LLM Compressor, and the scales are found with minmax
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
                  y->items[i]->kind == OSH_Y_STR;
@@ -330,7 +329,8 @@ done:
     return rc;
 }
 
-/* Reads a candidate that is the name of a preset. The observers are those of the modifier. */
+/* Reads a candidate that is the name of a preset. The candidate gets the observers of the
+ * modifier. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)
 {
@@ -352,7 +352,7 @@ done:
     return rc;
 }
 
-/* Reads candidates: numbers of bits in rising order, then presets. */
+/* Reads the list of candidates: numbers of bits in ascending order, then names of presets. */
 static osh_status read_candidates(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q,
                                   const char *what)
 {
@@ -424,7 +424,7 @@ done:
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
-    const char **all = NULL; // own; the items are views
+    const char **all = NULL; // own array; its items are views
     size_t n = 0, k = 0;
     for (size_t i = 0; i < m->n_schemes; i++) n += m->schemes[i].targets.n;
     OSH_NEW(cx, all, n);

@@ -1,6 +1,6 @@
-/* recipe_quant.h - the quantization keys that QuantizationModifier and GPTQModifier share
- * (llmcompressor modifiers/quantization/quantization/mixin.py). This header is only for
- * src/modifiers. */
+/* recipe_quant.h - the quantization keys that all quantizers, such as QuantizationModifier and
+ * GPTQModifier, have (llmcompressor modifiers/quantization/quantization/mixin.py). This header is
+ * only for src/modifiers. */
 #ifndef OSH_RECIPE_QUANT_H
 #define OSH_RECIPE_QUANT_H
 #include "modifiers/modifier.h"
@@ -8,8 +8,8 @@
 typedef struct osh_recipe_quant { // values of the keys that were read so far; pointers are views of
                                   // the YAML tree
     const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
-    char observers[3][32]; // values of weight_observer, input_observer and output_observer; "": not
-                           // given
+    char observers[3][32]; // values of the keys weight_observer, input_observer and
+                           // output_observer; "": the key is not given
 } osh_recipe_quant;
 
 osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
@@ -17,7 +17,8 @@ osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *ke
 /* Builds and checks the schemes, ignore list and observers of m. */
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q,
                                   const char *what);
-/* Compiles the patterns of targets and ignore. The schemes must not change after this call. */
+/* Compiles the patterns of the targets and of the ignore list of m. The schemes must not change
+ * after this call. */
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m);
 osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key,
                            const char *what); // reads a string or a list of strings

@@ -1,5 +1,5 @@
-/* recipe_write.c - writes the text of a recipe with other config groups. Stages, modifiers, other
- * keys and their order do not change. Comments are lost. */
+/* recipe_write.c - writes the text of a recipe with new config groups in place of its own. Stages,
+ * modifiers, other keys and their order do not change. Comments are lost. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,12 +11,12 @@ typedef struct writer {
     const osh_recipe_group *groups;
     size_t n;
     int more_of;      // index of the modifier to which a line is added; -1: none
-    const char *more; // view: the added line
+    const char *more; // view: the line that is added
     size_t at; // index of the next modifier of the recipe
 } writer;
 
-/* Writes a value in flow style. An enum that Python's yaml wrote as a list with a tag is written as
- * a plain value. */
+/* Writes a value in flow style. An enum that Python's yaml module wrote as a list with a tag is
+ * written as a plain value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
@@ -100,7 +100,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    if (w->groups && m->replaced) goto done; // a later modifier uses the schemes of m
+    if (w->groups && m->replaced) goto done; // m is not written, because a later modifier uses its
+                                             // schemes
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
     OSH_TRY(osh_buf_append(cx, b, ":\n", 2));
@@ -110,7 +111,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // The ignore list is from the QuantizationModifier whose schemes m uses.
+    // If the modifier has no key `ignore`, its ignore list is that of the QuantizationModifier
+    // whose schemes it uses.
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -34,8 +34,8 @@ static const osh_field spinquant_fields[] = {
     {0},
 };
 
-/* Reads a name or a list of names of rotations to a->which. may: OSH_ROTATE_* bits of the allowed
- * rotations. */
+/* Reads a name or a list of names of rotations to a->which. may: OSH_ROTATE_* bits of the rotations
+ * that the modifier supports. */
 static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may,
                                  const char *what)
 {
@@ -77,7 +77,8 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // LLM Compressor does not support `true` for these keys either.
+    // LLM Compressor does not support `true` for these keys, so the value true is an error here,
+    // too.
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -90,8 +91,8 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
                      what, v->line, v->column, text);
-        a->f32 = !strcmp(text, "float32"); // dtype of the stored matrices; products are always
-                                           // computed in f64
+        a->f32 = !strcmp(text, "float32"); // `precision` is the dtype of the stored matrices;
+                                           // products are always computed in f64
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
                !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)
@@ -139,7 +140,7 @@ static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // removes the default values
+    osh_strs_deinit(cx, to); // the key replaces the default values
     return osh_recipe_strs(cx, to, v, key, what);
 }
 

@@ -5,7 +5,7 @@
 #include "modifiers/modifier.h"
 #include "tensor/rotation.h"
 
-enum { // the rotations, as bits of a set
+enum { // the activations that are rotated, as bits that can be combined
     OSH_ROTATE_R1 = 1, // the residual stream
     OSH_ROTATE_R2 = 2, // values of attention, each head separately
     OSH_ROTATE_R3 = 4, // queries and keys, each head separately, while the model runs
@@ -18,11 +18,11 @@ enum { OSH_ROTATE_ONLINE = OSH_ROTATE_R3 | OSH_ROTATE_R4 | OSH_ROTATE_V | OSH_RO
 typedef struct osh_rotate { // arguments of the modifier
     unsigned which;
     char *type;      // own: transform_type
-    int64_t block;   // transform_block_size; 0: not given
+    int64_t block;   // the key transform_block_size; 0: the key is not given
     int64_t seed;
     bool centre;     // center_embeddings
     bool f32;        // true: matrices in the output are f32; false: f64
-    osh_strs targets, ignore; // own: for the rotations v and u
+    osh_strs targets, ignore; // own: modules of the rotations v and u
 } osh_rotate;
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);
 #endif

@@ -1,7 +1,7 @@
 /* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
  * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as in
  * llmcompressor/modifiers/transform/smoothquant/base.py. s is the factor of channel c of a layer's
- * output x. Linears with weights W read x:
+ * output x, which Linears with weights W read:
  *
  *   a = max x[c] - min x[c]              over all tokens
  *   w = 2 max |W[., c]|                  over all Linears that read x
@@ -25,8 +25,8 @@ typedef struct smoothquant {
     char *algorithm;       // own; NULL: the default algorithm of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // true: the recipe has mappings, so the mappings of the model's graph
-                           // are not used
+    bool given;            // true: the recipe has the key `mappings`, so the mappings of the
+                           // model's graph are not used
 } smoothquant;
 
 static const osh_field fields[] = {
@@ -49,8 +49,8 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
-    } else if (!strcmp(key, "num_calibration_steps")) { // this key has no effect in LLM Compressor
-                                                        // either
+    } else if (!strcmp(key, "num_calibration_steps")) { // this key has no effect, as in LLM
+                                                        // Compressor
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
                     "%s:%d: num_calibration_steps decides nothing: all samples are used; "
@@ -82,7 +82,7 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* Returns x^p as torch computes it for a tensor of dtype dt: p is rounded to dt before (0.8 becomes
+/* Returns x^p as torch computes it for a tensor of dtype dt: p is first rounded to dt (0.8 becomes
  * 0.80078125 in BF16). */
 static float power_as_torch(float x, double p, osh_dtype dt)
 {

@@ -6,12 +6,12 @@
  * If the cost of each output for the model's loss is known (`care` of osh_linear_job), the sum of
  * each row is multiplied by the cost of the row's output.
  *
- * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding error as
- * large as that of rounding to nearest. Later columns compensate a part of this error, and the
- * remaining loss is c_j times the square of the error. So one factorization is enough for all
- * candidates. Rounding to nearest: c_j = H_jj, as if the errors of different columns were
- * independent. For OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on
- * the model's predictions can be measured, which gives the importance of the Linear.
+ * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the rounding error of the column loop is
+ * as large as that of rounding to nearest. Later columns compensate some of this error, and c_j
+ * times the square of the error remains as loss. So one factorization is enough for all candidates.
+ * Rounding to nearest: c_j = H_jj, as if the errors of different columns were independent. For
+ * OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on the model's
+ * predictions can be measured, which gives the importance of the Linear.
  *
  * Candidates that are named schemes may also round inputs. The loss from rounding an input is the
  * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
@@ -57,7 +57,7 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        /* A named scheme may round inputs differently from the modifier's scheme. */
+        /* A named scheme (bits is 0) may round inputs in another way than the modifier's scheme. */
         if (!m->candidates[k].bits) return true;
     return false;
 }
@@ -82,12 +82,13 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // computation of the loss of a weight with one candidate
+typedef struct scan { // arguments of scan_rows, which computes the loss of a weight with one
+                      // candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: the decoded weight is 0, so the result is the loss without the
-                       // weight
+    const void *codes; // NULL: the decoded weight is 0, so the result is the loss if the weight is
+                       // removed
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
@@ -148,7 +149,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // own: [I] costs of a squared rounding error in each column
+typedef struct costs { // costs of a squared rounding error in each column; the arrays are own and
+                       // have I elements
     /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
      * input are NULL if all candidates round inputs in the same way */
     float *weight, *diag, *input;
@@ -243,7 +245,9 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             as.scheme = &s;
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
-            run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // scales and zero points
+            run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // bytes of scales and zero
+                                                                     // points: the codes are
+                                                                     // already counted in `look`
             if (run > peak) peak = run;
         }
     }

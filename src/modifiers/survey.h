@@ -1,22 +1,22 @@
-/* survey.h - estimates the loss of a Linear under each of several schemes. A survey replaces a
- * quantizer. A survey needs the statistics of the quantizer, but does not change weights or compute
- * codes. */
+/* survey.h - estimates the loss of a Linear under each of several schemes. A survey is a modifier
+ * that replaces a quantizer in order to choose schemes. It needs the statistics of the quantizer,
+ * but does not change weights and produces no codes. */
 #ifndef OSH_SURVEY_H
 #define OSH_SURVEY_H
 #include "modifiers/modifier.h"
 
 /* Turns the quantizer m into a survey. The arguments and schemes of m do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
-/* Sets *out to the k-th candidate scheme instead of s: bits in rising order, then named schemes.
- * The strings of *out are views of s. Returns false if k is too large. */
+/* Sets *out to the k-th candidate scheme instead of s: numbers of bits in ascending order, then
+ * named schemes. The strings of *out are views of s. Returns false if k is too large. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
 /* True if candidates may round inputs in different ways. */
 bool osh_survey_of_inputs(const osh_modifier *m);
 /* Writes the label of candidate k, such as "4 bits" or "NVFP4A16". */
 void osh_survey_label(char out[16], const osh_modifier *m, int k);
-enum { OSH_SURVEY_BITS = 3 }; // bits of the weights in the rounding whose effect on the model is
-                              // measured
-/* Writes a text for the set of candidates, such as "2 3 4 8". Two surveys with equal texts have the
+enum { OSH_SURVEY_BITS = 3 }; // number of bits to which weights are rounded when the effect of
+                              // rounding on the model's predictions is measured
+/* Writes a text that names all candidates, such as "2 3 4 8". Two surveys with equal texts have the
  * same candidates. */
 void osh_survey_name(char *out, size_t cap, const osh_modifier *m);
 #endif

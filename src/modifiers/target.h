@@ -5,17 +5,17 @@
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"
 
-/* Converts d [I, I] (OSH_STAT_SHIFT) to S, in place. u [I, I]: factor of H, in the memory of d;
- * perm [I]: solving order, in host memory. */
+/* Converts d [I, I] (OSH_STAT_SHIFT) to S, in place. u [I, I]: factor of H, on the device of d;
+ * perm [I]: column at each position of the solving order, in host memory. */
 osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const int32_t *perm);
-/* Allocates j->target and sets it to W + W S. s: S; W: the weight of j. */
+/* Allocates j->target and sets it to W + W S, where W is the weight of j and S is the matrix s. */
 osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s);
 void osh_target_free(osh_ctx *cx, osh_linear_job *j);
 static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 {
     return j->target ? j->target : j->w;
 }
-/* Sets j->params to the scales and zero points of j->target. */
+/* Allocates and sets j->params, the scales and zero points for j->target. */
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic);
 
 /* Return upper bounds of bytes: scratch of osh_target_shift, size of j->target, scratch of

@@ -25,8 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments of a search that treats each head of a sample like a row of a weight. The
- * searches of all heads end together. */
+/* Returns the arguments of a search for ranges in which each head of a sample is treated like a row
+ * of a weight. The search ends for all heads in the same step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -115,14 +115,15 @@ done:
     return rc;
 }
 
-typedef struct looking { // work of osh_act_observe_again: a second look at one sample
+typedef struct looking { // arguments of second_look_chunk: the second look (second reading) at one
+                         // sample
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    double **losses; // [heads] view: losses [candidates] of the sample's group; NULL: all values of
-                     // the head are 0
+    double **losses; // view: [heads] pointers to the losses [candidates] of the sample's group; a
+                     // pointer is NULL if all values of the head are 0
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -142,7 +143,7 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Sets *to (view) to the losses [candidates] of the group to which the sample belongs. Sets *to to
- * NULL if all values are 0, because then there are no candidates. */
+ * NULL if all values that o observed are 0, because there are then no candidate ranges. */
 static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
                                   const osh_act_sample *at)
 {
@@ -221,7 +222,7 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* The range, or the list of losses of osh_act_observe_again. */
+    /* Bytes of the ranges in osh_act_observe, or of the array `losses` in osh_act_observe_again. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
@@ -233,19 +234,21 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // static activations: scale and zero are set
+    osh_q_code code; // for static activations the members scale and zero are set
     uint8_t *x;      // [N, I] of dtype dt
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
-    bool fixed; // true: scale and zero point are not computed from x
-    /* view: scale and zero point of each head (a segment); NULL: `code` has them */
+    bool fixed; // true: scale and zero point are stored; false: they are computed from x
+    /* view: scale and zero point of each head, which is a segment of seg columns; NULL: `code` has
+     * the scale and zero point of all columns */
     const osh_tensor *scales, *zeros;
-    float global; // global scale, to which the scales are relative; 0: no global scale
+    float global; // global scale, by which scales are multiplied before they are rounded to FP8; 0:
+                  // no global scale
 } fake;
 
-enum { CODES = 1024 }; // number of values that are encoded to the stack and decoded in place at a
-                       // time
+enum { CODES = 1024 }; // number of values that are encoded at a time: the codes are on the stack,
+                       // the decoded values replace the values in x
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {
@@ -347,7 +350,8 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         OSH_TRY(check_static(cx, scale, zero));
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
-    } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
+    } else if (a->strategy == OSH_Q_TENSOR) { // dynamic, strategy tensor: the whole sample has one
+                                              // range
         float lo, hi;
         OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);

@@ -4,7 +4,7 @@
  *
  *   symmetric    s = rnd(amax / (R/2))                                     R = qmax - qmin
  *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
- *   s == 0       s = eps of the dtype; zp is computed before
+ *   s == 0       s = eps of the dtype; zp is computed with s = 0, before s is replaced
  *
  *   E8M0         s = 2^n, n such that the largest code reaches at least amax / 1.75      (MX)
  *   E4M3         s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32      (NVFP4)
@@ -72,8 +72,9 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point from the range [mn, mx]. zero_f32: do not round qmin -
- * rnd(mn / s); the reference does so for 0-dimensional tensors (dynamic, strategy tensor). */
+/* Computes one scale and its zero point from the range [mn, mx]. zero_f32: qmin - rnd(mn / s) is
+ * not rounded; the reference omits this rounding for 0-dimensional tensors (dynamic, strategy
+ * tensor). */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -131,8 +132,8 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* Work of one call, on weight w. A chunk has whole bands (rows that share scales), or some rows if
- * all rows are one band. */
+/* Arguments of the functions that process one chunk of rows of the weight w. A chunk contains whole
+ * bands (rows that share scales); if all rows are one band, a chunk is some of its rows. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
@@ -140,9 +141,11 @@ typedef struct job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    bool whole;       // true: scales are computed after all ranges are known
+    bool whole;       // true: scales are computed after the ranges of all chunks are known; false:
+                      // each chunk computes its scales
     const uint8_t *w; // [O, I]
-    float *min, *max; // [scales] ranges; strategy tensor: [chunks]
+    float *min, *max; // [scales] smallest and largest value of each range; strategy tensor:
+                      // [chunks], those of each chunk
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
     osh_tensor *out; // output of decoding
@@ -167,12 +170,12 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum and is never
-                                                  // replaced
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum, and nothing
+                                                  // replaces a NaN
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
-/* Rounds the ranges [first, last) to j->dt. Fails if a range is not finite. */
+/* Rounds the ranges with index in [first, last) to j->dt. Fails if a range is not finite. */
 static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
@@ -185,7 +188,7 @@ static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t
     return OSH_OK;
 }
 
-/* Computes the scales and zero points [first, last) from their ranges. */
+/* Computes the scales and zero points with index in [first, last) from their ranges. */
 static void params_of(const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last && j->p->global; i++)
@@ -211,7 +214,8 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->whole) return OSH_OK; // the caller first joins or searches the ranges
+    if (j->whole) return OSH_OK; // the caller first joins the ranges of the chunks or searches
+                                 // better ranges
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
     if (!rc) params_of(j, begin, end);
@@ -304,8 +308,8 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // checked again, because the search can
-                                                            // expand a range
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // this check is repeated here, because
+                                                            // the search can make a range larger
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));

@@ -10,10 +10,13 @@
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
-    osh_tensor *scale; // own: [rows, cols] or [1] (tensor) in the weight's dtype; tensor_group: FP8
+    osh_tensor *scale; // own: scales [rows, cols], or [1] for strategy tensor, in the weight's
+                       // dtype; strategy tensor_group: FP8
     osh_tensor *zero;  // own: I8, shape of `scale`; NULL: symmetric
-    float global;      // tensor_group: codes are multiplied by scale / global; other strategies: 0
-    /* view, input: [I] importance of the input channels in a search; NULL: all are equal */
+    float global;      // strategy tensor_group: a code is multiplied by scale / global when it is
+                       // decoded; other strategies: 0
+    /* input, view: [I] importance of the input channels in the search for ranges; NULL: all are
+     * equally important */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
@@ -21,12 +24,12 @@ typedef struct osh_q_shape {
     int ndim; // 1 or 2
     int64_t dim[2];
 } osh_q_shape;
-/* Computes the shape of the scale of w [O, I]. Fails if the groups do not divide I; `what` names
- * the module. */
+/* Computes the shape of the scale of w [O, I]. Fails if I is not a multiple of the group size;
+ * `what` names the module in the message. */
 osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O,
                              int64_t I, const char *what);
 
-typedef struct osh_q_scaling { // how to convert ranges to scales
+typedef struct osh_q_scaling { // arguments of the conversion of ranges to scales
     const osh_q_args *args; // view
     osh_dtype dt;           // dtype of the scales and of the ranges
     osh_arithmetic ar;
@@ -35,16 +38,18 @@ typedef struct osh_q_scaling { // how to convert ranges to scales
  * */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
-float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32; tensor_group:
-                                                          // divided by `global`
+float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32; with strategy
+                                                          // tensor_group, scale i divided by
+                                                          // `global`
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores `value`, rounded to the
                                                               // dtype of the scales, as scale i
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the
  * result is not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
-/* Finds the ranges of w [O, I] with the observer of `a`. Allocates p->scale and p->zero and sets
- * them. Strategy tensor_group: p->global is an input; 0: the global scale of w is computed. */
+/* Finds the ranges of w [O, I] with the observer of `a`. Allocates and sets p->scale and p->zero.
+ * With strategy tensor_group p->global is an input; if it is 0, it is set to the global scale of
+ * w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
 /* Does the work of osh_q_weight_params for w [O, I] F32, with scales of dtype how->dt. The ranges
@@ -52,7 +57,7 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_scaling *how, const char *what);
 /* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of `a` finds
- * in w. w may also be a part of a weight that consists of whole groups. */
+ * in w. w may also be some rows and columns of a weight, if they consist of whole groups. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
                              const char *what);
 /* Rounds w to codes: I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte. A code is w /
@@ -64,7 +69,7 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
  * dtype. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a);
-typedef struct osh_q_coded { // views: the codes of a weight [O, I]
+typedef struct osh_q_coded { // the codes of a weight [O, I]; all pointers are views
     const void *codes;
     const osh_qparams *params;
     const osh_q_args *args;
@@ -81,12 +86,14 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
-    struct osh_histogram *counts; // own: histogram of all values; NULL: the observer does not
-                                  // count, or no sample was observed
-    osh_stat *losses;             // own: loss of each candidate range, summed in the second look
+    struct osh_histogram *counts; // own: histogram of all values; NULL: the observer makes no
+                                  // histogram, or no sample was observed
+    osh_stat *losses;             // own: loss of each candidate range, summed over samples in the
+                                  // second look, when each sample is read a second time
                                   // (osh_stat_sums [candidates])
 } osh_act_observer;
-typedef struct osh_act_sample { // position of a sample among all samples
+typedef struct osh_act_sample { // index of a sample, and the groups into which all samples are
+                                // divided
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;
@@ -94,12 +101,14 @@ typedef struct osh_act_sample { // position of a sample among all samples
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
 /* First of the two steps of osh_act_observe: sets range [2, heads] to the smallest values, then the
- * largest values of each head, and counts all values if the observer counts. The second step is
- * osh_act_observer_feed for each head. Samples must come in order. */
+ * largest values of each head, and adds all values to the histogram if the observer has one. The
+ * second step is osh_act_observer_feed for each head. The caller must pass the samples in their
+ * order. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
-/* Observes a sample a second time, after all samples have been observed once. Only for observers
- * for which osh_observer_twice is true. `at` NULL: all samples are one group. */
+/* Observes a sample a second time, after all samples have been observed once. The caller must check
+ * that osh_observer_twice is true for the observer. `at`: the group of the sample; NULL: all
+ * samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);
@@ -117,9 +126,9 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 /* Adds the range [lo, hi] of one sample to the observer of one head. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
-/* Fake-quantizes activations x [N, I] in place: dynamic (per token, per group, or tensor per
- * sample: x is one sample), static with the stored scale, or local with the stored
- * global scale. */
+/* Fake-quantizes activations x [N, I] in place: dynamic (a scale per token, per group, or for the
+ * whole x, which must then be one sample), static with the stored scale, or local with the stored
+ * global scale and computed group scales. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                                 const osh_tensor *scale, const osh_tensor *zero);
 #endif

@@ -43,7 +43,8 @@ static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double
     float x[PIECE];
     double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
-        for (; m < PIECE && at < h->n; at++) { // most bins are empty
+        for (; m < PIECE && at < h->n; at++) { // the loop skips empty bins, because most bins are
+                                               // empty
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);
         }
@@ -92,7 +93,7 @@ void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, co
     double cut = (100 - percentile) / 200;
     if (a->symmetric) {
         *hi = osh_histogram_edge(h, percentile / 100, true);
-        if (*hi < h->width) *hi = h->width; // the range has at least one bin
+        if (*hi < h->width) *hi = h->width; // the range contains at least one bin
         *lo = -*hi;
     } else {
         *lo = osh_histogram_edge(h, cut, false);

@@ -1,7 +1,7 @@
-/* config_print.c - prints quantization_config like the calibrating path of LLM Compressor
- * (compressed-tensors 0.19.0). Every key is written, also keys with the value null. osh_json_print
- * sorts the keys at every level, also group names ("group_10" before "group_2"). The text is
- * indented by two more levels, because the value is at depth 1 of config.json. */
+/* config_print.c - prints the JSON text of quantization_config as LLM Compressor prints it after
+ * calibration (compressed-tensors 0.19.0). Every key is written, also keys with the value null.
+ * osh_json_print sorts the keys at every level, also group names ("group_10" before "group_2"). The
+ * text is indented by two more levels, because the value is at depth 1 of config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "quant/scheme.h"
 
 /* Adds `item` to `to` and takes ownership of `item`. cJSON returns NULL if there is no memory.
- * config_add returns false for NULL, so calls can be chained with &&. */
+ * config_add then returns false, so calls can be chained with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
@@ -32,7 +32,8 @@ static bool config_add_number(cJSON *to, const char *key, int64_t v, bool is_nul
 
 static cJSON *string_list(const char *const *items, size_t n)
 {
-    return n ? cJSON_CreateStringArray(items, (int)n) : cJSON_CreateArray(); // items may be NULL
+    /* cJSON_CreateStringArray fails if items is NULL */
+    return n ? cJSON_CreateStringArray(items, (int)n) : cJSON_CreateArray();
 }
 
 static cJSON *block_object(const osh_q_args *a)
@@ -52,7 +53,7 @@ static cJSON *kwarg_number(const osh_q_kwarg *k)
     if (k->kind == OSH_Q_KWARG_BOOL) return cJSON_CreateBool(k->value != 0);
     if (k->kind == OSH_Q_KWARG_INT || k->value != floor(k->value))
         return cJSON_CreateNumber(k->value);
-    snprintf(text, sizeof text, "%.1f", k->value); // prints 100 as 100.0
+    snprintf(text, sizeof text, "%.1f", k->value); // the number 100 is printed as 100.0
     return cJSON_CreateRaw(text);
 }
 
@@ -100,7 +101,8 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
     return NULL;
 }
 
-/* Copies a group of a quantized source unchanged, and adds its format. */
+/* Returns a copy of a config group of a quantized source. Adds the key `format` to the copy if the
+ * group does not have a format. Returns NULL if there is no memory. */
 static cJSON *group_again(const cJSON *raw, const char *format)
 {
     cJSON *o = cJSON_Duplicate(raw, 1);
@@ -115,7 +117,7 @@ osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool i
 {
     osh_status rc = OSH_OK;
     cJSON *o = args_object(a, is_weight);                // own
-    char *text = o ? cJSON_PrintUnformatted(o) : NULL;   // own: freed with cJSON_free
+    char *text = o ? cJSON_PrintUnformatted(o) : NULL;   // own: to be freed with cJSON_free
     if (!text || !(*out = osh_strdup(cx, text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scheme's arguments");
 done:
@@ -139,8 +141,8 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
     return NULL;
 }
 
-/* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the observer is null;
- * groups of weights get the name of the default observer. */
+/* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the value of `observer` is
+ * null, while a group of weights then gets the name of the default observer. */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
@@ -192,7 +194,8 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
         const osh_format *f = NULL; // view: a row of osh_formats
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
-        if (osh_q_of_attention(&schemes[i])) { // has no effect on the keys of the top level
+        if (osh_q_of_attention(&schemes[i])) { // a group for attention has no effect on the keys of
+                                               // the top level
             ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                             group_object(&schemes[i], "dense"));
             continue;

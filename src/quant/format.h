@@ -4,10 +4,11 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for a weight, scales of inputs and outputs, and
-                                      // scales of an attention module
+enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for the tensors of a weight, scales and zero points
+                                      // of inputs and outputs, and those of an attention module
 typedef struct osh_format_tensor {
-    const char *leaf; // end of the tensor's name, such as "weight_packed"
+    const char *leaf; // last part of the tensor's name, after the module's name, such as
+                      // "weight_packed"
     osh_dtype dtype;
     int ndim;
     int64_t shape[2];
@@ -19,9 +20,9 @@ typedef struct osh_format_weight { // a weight [O, I]
     osh_dtype dt; // dtype of the dense weight
 } osh_format_weight;
 
-typedef struct osh_format_input { // views: parameters of static activations
-    const osh_tensor *scale, *zero; // NULL: the scheme has no static activations; zero NULL:
-                                    // symmetric
+typedef struct osh_format_input { // parameters of static activations
+    const osh_tensor *scale, *zero; // views; scale NULL: the scheme has no static activations; zero
+                                    // NULL: the activations are symmetric
 } osh_format_input;
 
 typedef struct osh_format {
@@ -34,15 +35,15 @@ typedef struct osh_format {
      * pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                        const void *codes, const osh_qparams *p, const osh_format_input *in);
-    /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. The pointer
-     * is NULL if the bytes of tensor 0 are the codes. */
+    /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. pack_rows
+     * is NULL if the bytes of tensor 0 are equal to the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
-    /* Reads the stored tensors data[i] to `codes`, and allocates and sets p. Scales may be F32,
-     * because other tools write F32 scales. */
+    /* Reads the stored tensors data[i] to `codes`, and allocates and sets p. Scales may be F32
+     * although this program writes the weight's dtype, because other tools write F32 scales. */
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
-typedef struct osh_format_stored { // a tensor of a file without its data
+typedef struct osh_format_stored { // name, dtype and shape of a tensor in a file
     const char *name; // view
     osh_dtype dtype;
     int ndim;
@@ -53,16 +54,16 @@ typedef struct osh_format_stored { // a tensor of a file without its data
  * except weight_global_scale. */
 osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
                             const osh_format_tensor *want);
-/* Adds the tensors of static output_activations. In every format these tensors follow the tensors
- * of the format itself. */
+/* Appends the tensors of static output_activations to out [*n]. In every format these tensors
+ * follow the format's own tensors. */
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 extern const osh_format *const osh_formats[]; // all formats; NULL ends the list
 /* The format of a weight that is pruned but not quantized. This format is not in osh_formats. */
 extern const osh_format osh_format_dense;
 /* The bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later):
  * element i has the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first, and
- * is stored as code + 2^(bits-1). word_step and code_step are the distances between neighbours, in
- * elements, so that columns (of zero points) can also be packed. */
+ * is stored as code + 2^(bits-1). Consecutive words are word_step elements apart, consecutive codes
+ * code_step elements, so that the columns of a matrix (of zero points) can also be packed. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);

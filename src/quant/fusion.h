@@ -9,22 +9,24 @@ typedef struct osh_q_fusion {
     const char *fused, *cls;                 // name and class of the layer in vLLM
     const char *around;                      // required name of the parent module; NULL: any name
     const char *types;                       // model types, separated by spaces; NULL: all
-    int enough;                              // smallest number of parts for which vLLM makes the
-                                             // layer
-    const char *parts[OSH_FUSION_PARTS + 1]; // leaf names of the parts; NULL ends the list
+    int enough;                              // number of parts, counted from parts[0], that a
+                                             // checkpoint must have so that vLLM fuses them
+    const char *parts[OSH_FUSION_PARTS + 1]; // last names (after the last dot) of the Linears that
+                                             // are fused, called parts; NULL ends the list
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    const char *whole, *text; // model types of the whole model and of its text model; NULL: unknown
+    const char *whole, *text; // views: model types of the whole model and of its text model; NULL:
+                              // unknown
 } osh_q_family;
 osh_q_family osh_q_family_of(const osh_hf_config *config);
 
-/* Returns the fused layer of which a module is a part. Returns NULL if vLLM runs the module as a
- * layer of its own. */
+/* Returns a view of the row of fusions.def for the fused layer that contains the module. Returns
+ * NULL if vLLM runs the module as a layer of its own. */
 const osh_q_fusion *osh_q_fusion_find(osh_q_family family, const char *module);
-int osh_q_fusion_parts(const osh_q_fusion *f); // returns the number of parts
-/* Returns the name of `module` with its last part replaced by `leaf`: the name of the fused layer
- * or of another part of the layer. The caller owns the string. Returns NULL if there is no
- * memory. */
+int osh_q_fusion_parts(const osh_q_fusion *f); // returns the number of Linears in the fused layer
+/* Returns the name of `module` with `leaf` in the place of the name after the last dot. The result
+ * is the name of the fused layer or of another Linear in this layer. The caller owns the string.
+ * Returns NULL if there is no memory. */
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf);
 #endif

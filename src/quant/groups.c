@@ -4,7 +4,7 @@
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // own: matcher of the targets of all groups
+    osh_matcher *targets; // own: one matcher for the targets of all groups
     int *group;           // own: index of the config group of each target
 };
 
@@ -12,7 +12,7 @@ osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_groups *g = NULL;     // own
-    const char **all = NULL;  // own; items are views
+    const char **all = NULL;  // own array; its items are views
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++) n += c->schemes[i].targets.n;
     OSH_NEW(cx, g, 1);

@@ -35,7 +35,8 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Merges the bins of each half in pairs. The width of a bin doubles. */
+/* Merges bins 2i and 2i + 1 of each half (values >= 0 and values < 0) into bin i. The width of a
+ * bin doubles. */
 static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
@@ -58,7 +59,7 @@ void osh_histogram_widen(osh_histogram *h, float lo, float hi)
     if (!(h->width > 0)) {
         h->width = most / (double)h->bins;
         h->n = h->bins;
-        h->up[0] = h->total; // all values so far were 0
+        h->up[0] = h->total; // all values counted so far are 0
     }
     while (most > h->width * (double)h->n) {
         double more = floor((most - h->width * (double)h->n) / h->width) + 1;
@@ -78,7 +79,7 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
         osh_to_f32(f, from + (size_t)at * osh_dtype_bytes(dt), dt, m);
         for (int64_t i = 0; i < m; i++) {
             double bin = fabs((double)f[i]) / h->width;
-            // The last bin includes the largest value.
+            // The largest value can be on the upper edge of the last bin, which then counts it.
             int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1;
             if (f[i] < 0) h->down[b]++;
             else h->up[b]++;

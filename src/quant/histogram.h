@@ -2,18 +2,20 @@
  * values.
  *
  * A histogram has two halves, for values >= 0 and for values < 0. All bins have the same width: x
- * is in bin floor(|x| / width) of its half. The first values set the width to (their largest |x|) /
- * bins. Later, larger values add bins of the same width. So counts never move between bins, no
- * value is lost, and the order of the values inside a sample has no effect. Example: 4 bins, and
- * samples with largest |x| 2, then 3.2. The width is 0.5, and a half has 4, then 7 bins. If no more
- * bins are allowed, pairs of bins are merged and the width doubles. */
+ * is in bin floor(|x| / width) of its half. The first values that are not all 0 set the width to
+ * their largest |x| divided by the initial number of bins. Later, larger values add bins of the
+ * same width. So counts never move between bins, no value is lost, and the order of the values
+ * inside a sample has no effect. Example: 4 bins, and samples with largest |x| 2, then 3.2. The
+ * width is 0.5. A half has 4 bins after the first sample and 7 after the second. If no more bins
+ * are allowed, pairs of bins are merged and the width doubles. */
 #ifndef OSH_HISTOGRAM_H
 #define OSH_HISTOGRAM_H
 #include "tensor/tensor.h"
 
 typedef struct osh_histogram {
-    double width;        // width of a bin; 0: all values so far were 0
-    int64_t bins, n, cap; // number of bins of a half: at first, now, and at most
+    double width;        // width of a bin; 0: all values counted so far are 0
+    int64_t bins, n, cap; // numbers of bins of a half: bins: initial number; n: current number;
+                          // cap: largest number
     int64_t *up, *down;  // own [cap]: counts of x >= 0 and of x < 0
     int64_t total;       // number of values
     float min, max;      // smallest and largest value
@@ -24,15 +26,15 @@ osh_status osh_histogram_init(osh_ctx *cx, osh_histogram *h, int64_t bins, int64
 size_t osh_histogram_bytes(int64_t bins, int64_t grow);
 void osh_histogram_deinit(osh_ctx *cx, osh_histogram *h);
 void osh_histogram_clear(osh_histogram *h);
-/* Adds bins so that they contain [lo, hi]. The caller then counts the values with any number of
- * calls of osh_histogram_count. */
+/* Adds bins until they cover the range [lo, hi]. The caller then counts the values with any number
+ * of calls of osh_histogram_count. */
 void osh_histogram_widen(osh_histogram *h, float lo, float hi);
 void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t n);
-/* Returns the number of values in bin i. Bins of negative values have negative numbers: bin -1 is
+/* Returns the number of values in bin i. Bins of negative values have negative indices: bin -1 is
  * [-width, 0). */
 int64_t osh_histogram_at(const osh_histogram *h, int64_t i);
 /* Returns the lower edge of the first bin at which the cumulative count reaches the fraction
- * `share` of all values. If `abs` is true, counts |x| from bin 0, both halves together; if not,
- * counts x from bin -n. */
+ * `share` of all values. If `abs` is true, cumulates the counts of |x| from bin 0 on, with both
+ * halves added; if not, those of x from bin -n on. */
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs);
 #endif

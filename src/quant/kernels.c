@@ -40,11 +40,12 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
     // `top` is the exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 *
     // 2^8.
     int top = a->bits == 8 ? 8 : 2;
-    // A fraction of at least 1.9375 or 1.75 rounds up to the next power.
+    // A significand of at least 1.9375 (FP6) or 1.75 (other types) rounds up to the next power of
+    // two.
     int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    return s == 0 ? 1 : s; // the power of two is below the range of F16
+    return s == 0 ? 1 : s; // s is 0 if the power of two is below the range of F16
 }
 
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
@@ -52,7 +53,7 @@ uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
     float amax = -min > max ? -min : max,
           s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
     uint8_t code = osh_fp8_of_f32(s > 448 ? 448 : s);
-    return code ? code : 0x20; // 0.125 instead of 0
+    return code ? code : 0x20; // a scale of 0 is replaced by 0.125, whose code is 0x20
 }
 
 float osh_q_global_scale(float amax, osh_dtype dt)
@@ -70,8 +71,8 @@ static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
     return ((const float *)x)[i];
 }
 
-/* Converts sign-magnitude bits to integers with the same order, and back. NaNs are before or after
- * all other values. */
+/* Converts sign-magnitude bits to integers with the same order, and back. In the order of these
+ * integers, NaNs are below or above all other values. */
 static inline int16_t key16(uint16_t u)
 {
     return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
@@ -130,7 +131,8 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
-        // The zero point 0 of a symmetric range turns -0 into +0, as in the reference.
+        // This addition is also done with the zero point 0 of a symmetric range, where it changes
+        // -0 to +0, as in the reference.
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
@@ -160,7 +162,8 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // independent sums, so that no addition waits for the previous addition
+    enum { LANES = 8 }; // number of independent sums, so that no addition waits for the previous
+                        // one
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
@@ -173,7 +176,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // no parameter is computed: the caller in arith.c computes all
+    return 0; // 0 parameters are computed: the caller in arith.c computes all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};

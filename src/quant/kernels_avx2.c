@@ -52,9 +52,9 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), with the signs of `signs`. A normal number
- * gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number below the smallest normal
- * number n = 2^(1 - bias) is rounded to a multiple of n / 8 (RNE). */
+/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5) and returns the codes, with sign bits from
+ * `signs`. A normal number gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number
+ * below the smallest normal number n = 2^(1 - bias) is rounded to a multiple of n / 8 (RNE). */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
@@ -74,7 +74,7 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-    // Each true comparison adds -1.
+    // Each comparison that is true adds -1 to n.
     __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ));
     n = _mm256_add_epi32(n,
                          _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
@@ -113,7 +113,8 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
             q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
     __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
-    /* packs works inside 128-bit lanes: the 32-bit pieces have the order 0 2 4 6 1 3 5 7. */
+    /* The packs instructions work inside 128-bit lanes, so the groups of four codes (32 bits) have
+     * the order 0 2 4 6 1 3 5 7. */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
@@ -129,8 +130,8 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
     _mm_storeu_si128((__m128i *)(void *)codes, lo);
 }
 
-/* Encodes n values. c->kind and c->round are constants at each call, so that the compiler removes
- * their branches. */
+/* Encodes n values. Every caller passes constants in c->kind and c->round, so that the compiler
+ * removes the branches on them. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -162,8 +163,8 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        osh_q_kernels_c.encode(codes, x, dt, n, c); // not reached, because all tensors of a layer
-                                                    // have one dtype
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // this line is not reached, because all tensors
+                                                    // of a layer have one dtype
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)
@@ -257,8 +258,8 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
 }
 
 /* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
-/* Computes the scales and zero points of 8 ranges at a time. The members of c are constants at each
- * call, so that the compiler removes branches. */
+/* Computes the scales and zero points of 8 ranges at a time. Every caller passes constants in the
+ * members of c, so that the compiler removes the branches on them. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {
@@ -280,7 +281,8 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // NaN (0 / 0) becomes the zero point 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // a NaN, the result of 0 / 0, becomes
+                                                             // the zero point 0
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
@@ -313,7 +315,8 @@ AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (kind == OSH_Q_CODE_FP4) { // the table has twice each value, because these are integers
+    if (kind == OSH_Q_CODE_FP4) { // the table contains each value times 2, because these products
+                                  // are integers
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
         __m256i sign =
@@ -322,8 +325,9 @@ INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* The bits are moved to an F16 number that is too small by the factor 2^8 (FP8) or 2^14 (FP6).
-     * The multiplication by this factor is exact, also for subnormal numbers. */
+    /* The bits of the code are moved to those of an F16 number, which is too small by the factor
+     * 2^8 (FP8) or 2^14 (FP6). The multiplication by this factor is exact, also for subnormal
+     * numbers. */
     __m128i u = _mm_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {
         __m128i e2m3 = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x20)), 10),

@@ -97,7 +97,8 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
                                 const char *where)
 {
     const osh_q_kwarg *there = kwarg_of(a, given->name);
-    if (there) a->kwargs[there - a->kwargs] = *given; // a later value replaces an earlier one
+    if (there) a->kwargs[there - a->kwargs] = *given; // if a key is given twice, the later value
+                                                      // replaces the earlier one
     else if (a->n_kwargs < OSH_Q_KWARGS) a->kwargs[a->n_kwargs++] = *given;
     else return osh_fail(cx, OSH_E_USAGE, "%s: more than %d observer_kwargs", where, OSH_Q_KWARGS);
     return OSH_OK;
@@ -138,8 +139,9 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
     return rc;
 }
 
-/* Fails if the observer does not support NVFP4. NVFP4 needs observers that work on pieces of
- * weights, because its global scale depends on the ranges of several weights. */
+/* Fails if the observer does not support NVFP4. NVFP4 supports only observers that can find ranges
+ * in some rows of a weight, because its global scale depends on the ranges of several weights,
+ * which are then read in pieces. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
                                  const char *where)
 {

@@ -1,7 +1,7 @@
 /* observer.h - observers find the range of a scale (llmcompressor/observers). A weight is observed
- * once, as a whole. The range of a static activation is updated with each calibration sample. A new
- * observer needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a
- * row in observers.def. */
+ * once, all elements together. The range of a static activation is updated with each calibration
+ * sample. A new observer needs a file src/quant/observers/foo.c with `const osh_observer
+ * osh_observer_foo`, and a row in observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
@@ -10,15 +10,16 @@ typedef struct osh_observer_key { // a key of observer_kwargs
     const char *name;             // NULL ends the list
     double dflt, min, max;
     bool whole;                   // true: the value must be an integer
-    bool idle;                    // true: the key is accepted but has no effect
+    bool idle;                    // true: the key is accepted, but its value has no effect
 } osh_observer_key;
 
-/* A search for the best range. Step i tries the first range times expand (1 - i / grid). The result
- * is the range with the smallest sum of |x - dq(x)|^norm, or the first of several equal ranges. */
+/* A search for the best range. Step i tries the range of the values, multiplied by expand (1 - i /
+ * grid). The result is the range with the smallest sum of |x - dq(x)|^norm; of ranges with equal
+ * sums, the first. */
 typedef struct osh_range_search {
     double expand, grid, norm;
-    int64_t steps, patience; // the search ends after `patience` steps in which no range of the
-                             // tensor became better
+    int64_t steps, patience; // the search ends after `patience` consecutive steps that improve no
+                             // range of the tensor
     /* true: errors are weighted by the mean square of the input channel, and computed in f32
      * instead of the weight's dtype */
     bool weighted;
@@ -31,32 +32,35 @@ typedef struct osh_observer {
     osh_range_search (*search)(const osh_q_args *a); // returns the search; NULL: the observer does
                                                      // not search
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
-     * values are rounded to dt. NULL: [lo, hi] replaces the range. */
+     * values are rounded to dt. If `update` is NULL, [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
     /* Chooses the range [*lo, *hi] from the histogram of all values of an activation, or of the
-     * weights that share a scale. At least one value is not 0. NULL: the observer does not count
-     * values. If `halves` returns true, `bins` of observer_kwargs counts the bins from -max |x| to
-     * max |x|; if not, those from 0 to max |x|. */
+     * weights that share a scale. The caller ensures that at least one value is not 0. If `choose`
+     * is NULL, the observer makes no histogram. If `halves` returns true, `bins` of observer_kwargs
+     * is the number of bins from -max |x| to max |x|; if not, the number of bins from 0 to max
+     * |x|. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
-    /* For an observer that chooses the range with the smallest loss (osh_calibrate_least): the
-     * number of candidate ranges, candidate i, and the power of errors in the loss. An observer
-     * with `exact` reads all values a second time, when the candidates are known. */
+    /* For an observer that chooses the range with the smallest loss (osh_calibrate_least):
+     * functions that return the number of candidate ranges, candidate i, and the power of errors in
+     * the loss. An observer with `exact` reads all values a second time, when the candidates are
+     * known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);
     int (*power)(const osh_q_args *a);
-    /* Returns the mean loss of the values of a tensor in the range [lo, hi]
-     * (osh_calibrate_exact). */
+    /* Returns the mean loss over all values of a tensor if they are quantized with the range [lo,
+     * hi] (osh_calibrate_exact). */
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
 const osh_observer *osh_observer_find(const char *name); // returns NULL if no observer has this
                                                          // name
-const osh_observer *osh_observer_of(const osh_q_args *a); // returns minmax if `a` names no observer
+const osh_observer *osh_observer_of(const osh_q_args *a); // returns the observer minmax if `a`
+                                                          // names no observer
 /* If `a` names no observer, sets the observer that LLM Compressor's calibrating path writes to
- * config.json: memoryless_minmax for weights, minmax for static activations, none for dynamic
- * activations. */
+ * config.json: memoryless_minmax for weights, minmax for static activations, no observer for
+ * dynamic activations. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
 void osh_q_observer_plain(osh_q_args *a); // sets observer memoryless_minmax, without
                                           // observer_kwargs
@@ -89,21 +93,22 @@ typedef struct osh_range_job {
     float *min, *max;   // [scales] input: range of the values, rounded to dt; output: the chosen
                         // range
 } osh_range_job;
-/* Replaces the ranges j->min, j->max by the ranges that the observer of j->a searches or chooses.
- * Does nothing if this observer does neither. */
+/* Replaces the ranges j->min, j->max by the ranges that the observer of j->a finds by a search or
+ * from a histogram. Does nothing if this observer uses neither. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 /* Returns the bytes of scratch of osh_observer_search. */
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);
 bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` needs the mean squares
                                                // of the input channels
 bool osh_observer_searches(const osh_q_args *a); // true if the observer of `a` searches a range or
-                                                 // counts values
+                                                 // makes a histogram
 bool osh_observer_counts(const osh_q_args *a);
-/* True if the observer counts all values, then reads all values a second time to compute losses. */
+/* True if the observer reads all values twice: first to make a histogram, then to compute
+ * losses. */
 bool osh_observer_twice(const osh_q_args *a);
-int64_t osh_observer_bins(const osh_q_args *a); // returns the first number of bins in a half of the
-                                                // histogram
+int64_t osh_observer_bins(const osh_q_args *a); // returns the initial number of bins in a half of
+                                                // the histogram
 /* True if the range of a row does not depend on other rows. False for a search that may end before
- * its last step, because the searches of all rows of a tensor end together. */
+ * its last step, because such a search ends for all rows of a tensor in the same step. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -1,6 +1,6 @@
 /* preset.c - the table of named schemes (compressed_tensors/quantization/quant_scheme.py,
- * PRESET_SCHEMES). A row contains only arguments. The user gives the targets, and osh_format_infer
- * chooses the storage format. */
+ * PRESET_SCHEMES). A row contains only quantization arguments. The targets come from the recipe,
+ * and osh_format_infer chooses the storage format. */
 #include "quant/scheme.h"
 
 #include <string.h>

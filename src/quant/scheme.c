@@ -168,7 +168,7 @@ static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-/* Sets the observer. The case of letters does not matter, as in the registry of LLM Compressor. */
+/* Sets the observer by its name. The case of the letters is ignored, as in LLM Compressor. */
 static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (text && strlen(text) >= sizeof a->observer)
@@ -178,8 +178,8 @@ static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text
     return OSH_OK;
 }
 
-/* Accepts only null and an empty map as text. The caller reads the items of other maps
- * (osh_q_observer_kwarg). */
+/* Accepts only the texts null and {} (an empty map). The caller sets the items of other maps by
+ * osh_q_observer_kwarg. */
 static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
                                       const char *where)
 {
@@ -215,8 +215,8 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
     return rc;
 }
 
-/* Checks the strategy and the arguments that the strategy needs. Infers the strategy if none is
- * set. */
+/* Checks the strategy and the arguments that the strategy needs. Sets the strategy from the other
+ * arguments if none is set. */
 static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -313,8 +313,8 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
     if (!is_weight && a->strategy == OSH_Q_TENSOR_GROUP && a->scale_dtype == OSH_Q_SCALE_PLAIN)
-        // A recipe may omit scale_dtype, as in LLM Compressor, because NVFP4's kernels support only
-        // E4M3.
+        // If a recipe omits scale_dtype, NVFP4 gets E4M3, as in LLM Compressor, because the kernels
+        // for NVFP4 support only E4M3.
         a->scale_dtype = OSH_Q_SCALE_E4M3;
     OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
@@ -471,7 +471,8 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
     snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
     s->group_name = osh_strdup(cx, o->string);
     if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
-    if (cJSON_IsArray(o)) { // such as {"FP8": ["Linear"]}: the key is the name of a preset
+    if (cJSON_IsArray(o)) { // o is an array, as in {"FP8": ["Linear"]}: the key is the name of a
+                            // preset, the array lists targets
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
     } else if (!cJSON_IsObject(o))
@@ -505,8 +506,8 @@ done:
     return rc;
 }
 
-/* Fails if quantization_config has parts that change the meaning of the stored tensors and are not
- * supported. */
+/* Fails if quantization_config has keys that change the meaning of the stored tensors and that this
+ * program does not support. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;

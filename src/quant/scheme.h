@@ -10,8 +10,8 @@
 #include "text/json.h"
 
 #define OSH_Q_VERSION "0.19.0"      // version of the compressed-tensors format that is written
-#define OSH_Q_VERSION_FP6 "0.20.0"  // version that is written if a scheme has 6-bit floats, which
-                                    // 0.19 does not have
+#define OSH_Q_VERSION_FP6 "0.20.0"  // version that is written if a scheme has 6-bit floats, because
+                                    // 0.19 does not support them
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
     OSH_Q_TENSOR,
@@ -19,7 +19,7 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // groups whose scales are relative to a global scale (NVFP4)
+    OSH_Q_TENSOR_GROUP, // groups; a group's scale is stored multiplied by a global scale (NVFP4)
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
@@ -32,10 +32,11 @@ typedef enum {
     OSH_ACTORDER_UNSET,
     OSH_ACTORDER_STATIC,
     OSH_ACTORDER_WEIGHT
-} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the word of the recipe
+} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the one that the recipe
+                // has
 
 enum { OSH_Q_KWARGS = 8 };
-typedef struct osh_q_kwarg { // an item of observer_kwargs as in the recipe
+typedef struct osh_q_kwarg { // an item of observer_kwargs, as written in the recipe
     char name[24];
     double value;  // `true` is 1
     enum { OSH_Q_KWARG_INT, OSH_Q_KWARG_FLOAT, OSH_Q_KWARG_BOOL } kind;
@@ -46,8 +47,8 @@ typedef struct osh_q_args {
     int bits;
     osh_q_type type;
     osh_q_strategy strategy;
-    int64_t group_size; // 0: null; -1: strategy channel
-    int64_t block[2];   // {rows, columns}; 0: null
+    int64_t group_size; // 0: no group size (null); -1: strategy channel
+    int64_t block[2];   // {rows, columns} of a block; 0: no block structure (null)
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
@@ -59,12 +60,12 @@ typedef struct osh_q_args {
 } osh_q_args;
 
 typedef struct osh_q_scheme { // a config group
-    char *group_name;         // own: such as "group_0"
+    char *group_name;         // own: name of the config group, such as "group_0"
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
     char format[32]; // "": osh_format_infer chooses the format
-    /* view: JSON of the group in the config of a quantized source, which is printed unchanged;
-     * NULL: the arguments are printed */
+    /* view: JSON of the group in the config of a quantized source, which is written to the output
+     * unchanged; NULL: the group is written from the arguments */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -74,10 +75,10 @@ typedef struct osh_q_config {
     osh_strs ignore; // own
     char format[32]; // format of the whole config
     osh_q_args cache; // kv_cache_scheme
-    osh_q_transforms transforms; // transforms that act while the model runs
+    osh_q_transforms transforms; // transforms that are applied to activations while the model runs
 } osh_q_config;
 
-/* Sets the default values of QuantizationArgs, and `present` to true. */
+/* Sets all arguments to the default values of QuantizationArgs and sets `present` to true. */
 void osh_q_args_init(osh_q_args *a);
 static inline bool osh_q_in_groups(const osh_q_args *a)
 {
@@ -85,7 +86,7 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 }
 /* True if scales may be negative: integer codes without zero points, with a scale for each group or
  * row. A negative scale is useful because the magnitude of the smallest code is one more than the
- * largest code. */
+ * magnitude of the largest code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
@@ -121,8 +122,8 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
  * group). */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
-/* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if the
- * name is unknown; the error lists the presets. */
+/* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if no
+ * preset has this name; the error message lists the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 const char *osh_q_preset_name(size_t i); // returns the name of preset i, or NULL if i is too large
 /* Checks arguments, and sets arguments that are not given (strategy, zp_dtype, observer). Fails if
@@ -138,18 +139,18 @@ void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
 /* Prints QuantizationArgs on one line, as in config.json. The caller owns *out. */
 osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
-typedef struct osh_q_groups { // views: the groups of a quantization_config
+typedef struct osh_q_groups { // the groups of a quantization_config; all pointers are views
     const osh_q_scheme *schemes; // [n]
     size_t n;
     const char *const *ignore; // [n_ignore]
     size_t n_ignore;
 } osh_q_groups;
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
-/* Prints the quantization_config of the output: keys sorted, nulls written, indented by 2 per level
- * for a value at depth 1 of config.json. The caller owns *out. g->ignore: the list that is
- * written. */
+/* Prints the quantization_config of the output: keys sorted, nulls written, indented by 2 spaces
+ * per level, as a value at depth 1 of config.json. The caller owns *out. g->ignore is written as
+ * the list `ignore`. */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
-/* Other parts of a quantization_config. */
+/* Values of other keys of a quantization_config. */
 typedef struct osh_q_beside {
     const osh_q_args *cache;            // kv_cache_scheme; NULL: null is printed
     const osh_q_transforms *transforms; // NULL: none
@@ -160,31 +161,32 @@ typedef struct osh_q_beside {
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g,
                                    const char *format, const osh_q_beside *beside);
-bool osh_q_config_queries(const osh_q_config *c); // true if a config group is for the inputs of
+bool osh_q_config_queries(const osh_q_config *c); // true if a config group quantizes the inputs of
                                                   // attention
 /* Checks a kv_cache_scheme, or a config group for attention. Fails unless it has 8 bits, is static,
- * and has one scale for all keys or values or one for each head. Sets the strategy if none is
- * given. */
+ * and has one scale for all keys or values or one for each head. If the strategy is not set, sets
+ * it. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
- * is the first word of the description. Appends nothing if the arguments are not present. */
+ * is the first word of the description, here "weights". Appends nothing if the arguments are not
+ * present. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line for the plan: the engines that load this scheme in its format (vLLM on CUDA or
- * CPU, transformers), or the reason why none does. The caller owns the line. stranger: name of an
- * architecture without template, whose layers in these engines are unknown; NULL: the architecture
- * is known. */
+/* Returns a line for the plan: the inference engines that load this scheme in its storage format
+ * (vLLM on CUDA or CPU, transformers), or the reason why none does. The caller owns the line.
+ * stranger: name of an architecture without template, whose layers in these engines are unknown;
+ * NULL: the architecture is known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns a verb phrase for the error of transformers 5.17 with experts in this scheme, such as
- * "does not load"; NULL: no error. The string is static. transformers stacks the experts in one
- * tensor and converts the codes of each expert; vLLM does not. */
+/* Returns a verb phrase, such as "does not load", for the error that transformers 5.17 makes with
+ * experts in this scheme; NULL: it makes no error. The string is static. transformers stacks the
+ * experts in one tensor and converts the codes of each expert; vLLM does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
-typedef struct osh_q_modules { // views [n]: the modules of a model
+typedef struct osh_q_modules { // the modules of a model; all arrays are views and have n elements
     const char *const *names, *const *classes; // names and class names of the modules; classes
                                                // NULL: unknown
     const int *which;                          // index of the scheme with which each module is
                                                // written; -1: not quantized
     size_t n;
-    osh_q_family family; // selects the rows of fusions.def
+    osh_q_family family; // model types, which select the rows of fusions.def
 } osh_q_modules;
 /* Looks up the scheme of each module in the config of the output as vLLM does. Modules that vLLM
  * fuses (fusion.h) are looked up by the name of the fused layer. Fails if the result for module i

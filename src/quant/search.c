@@ -1,4 +1,4 @@
-/* search.c - narrows the ranges of a weight as long as the error falls
+/* search.c - searches ranges of a weight with smaller errors by narrowing them step by step
  * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). A group with values x in [-1,
  * 0.6], 4 bits, symmetric, grid 100:
  *
@@ -6,11 +6,11 @@
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
  *   ...                                                                              patience ends
  *
- * All ranges of the tensor do a step together, because the end of the search depends on all ranges.
- * Every number equals that of the reference: candidates, scales, codes, differences and powers are
- * rounded to the weight's dtype; sums are added in f32 in torch's order (struct sum) and rounded to
- * the weight's dtype. One number can differ: |x|^norm of F32 weights is correctly rounded in this
- * file; the reference has an error of up to 1 unit in the last place. */
+ * Each step is done for all ranges of the tensor before the next step, because the search ends when
+ * no range improves any more. Every number equals that of the reference: candidates, scales, codes,
+ * differences and powers are rounded to the weight's dtype; sums are added in f32 in torch's order
+ * (struct sum) and rounded to the weight's dtype. One number can differ: |x|^norm of F32 weights is
+ * correctly rounded in this file; the reference has an error of up to 1 unit in the last place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -24,23 +24,24 @@
 
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
- * Values are added in the 8 lanes of 4 vectors (a group). A vector of a 16-bit dtype has 16 values,
- * whose two halves are added first. The sum of 2^power groups is added to a sum of the next level.
- * 2^power sums of that level are added to a sum of the next level, and so on, in four levels. At
+ * Values are added into 32 sums: the 8 lanes of 4 vectors. The values of 4 vectors are a group. A
+ * vector of a 16-bit dtype has 16 values, whose two halves are added first. There are four levels
+ * of sums. After 2^power groups the sums of level 0 are added to those of level 1 and set to 0;
+ * after 2^power such additions the sums of level 1 are added to those of level 2, and so on. At
  * the end, values that do not fill a vector are added one by one, then the lanes are added. ---- */
 
 enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // values that do not yet fill a group of vectors
+    float tail[GROUP]; // values that do not yet fill a group
     int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values of a vector
     int power;
-    int64_t i; // number of groups so far
+    int64_t i; // number of groups added so far
 } sum;
 
-/* Returns the number of groups in a block: 2^(2 power) groups, which have one sum in the third
- * level. The sums of blocks are independent. */
+/* Returns the number of groups in a block: 2^(2 power) groups, whose sum is added to level 2 as one
+ * number. The sums of different blocks can be computed independently. */
 static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 
 static void sum_begin(sum *s, int64_t n, osh_dtype dt)
@@ -66,7 +67,8 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* After group s->i: adds each complete sum, from level `from` - 1 on, to the next level. */
+/* Called when s->i groups have been added: adds each complete sum of level `from` - 1 and of higher
+ * levels to the next level. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -116,7 +118,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of n values, fewer than a group. */
+/* Returns the sum of n values, where n is less than the size of a group. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -136,21 +138,22 @@ typedef struct search {
     osh_dtype dt; // dtype of the errors
     /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // bands (rows that share scales) of a chunk; strategy tensor:
-                                    // values of a chunk
+    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk;
+                                    // strategy tensor: number of values of a chunk
     const float *importance; // view: [I] factor of the errors of each channel; NULL: 1
     float *error; // own: [n] smallest error of each range so far
-    float *best;  // own: [n] p of the smallest error
+    float *best;  // own: [n] p of the step with the smallest error
     float *power; // own: [32768] table of |x|^norm, indexed by the bits of a 16-bit |x|; NULL:
                   // errors are F32
-    bool *better; // own: [chunks] true if a range of the chunk became better
+    bool *better; // own: [chunks] true if this step made a range of the chunk better
     sum *sums;    // own: [chunks]; NULL unless the strategy is tensor, which has one range
     float p;
 } search;
 
 enum { PIECE = 1024, CANDIDATES = 64 };
 
-/* Returns x^norm as torch computes it. torch has separate kernels for the norms 2 and 3. */
+/* Returns x^norm as torch computes it. torch has special kernels for the norms 2 and 3, which round
+ * differently. */
 static float error_power(float x, double norm, osh_dtype dt)
 {
     if (norm == 2) return osh_q_round_to(x * x, dt);
@@ -166,11 +169,12 @@ static void value_errors(const search *s, float *out, int64_t at, int64_t n, con
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: decoded values, first in the weight's dtype, then in f32
+    float x[PIECE], y[PIECE]; // y: decoded values in the weight's dtype, which are then converted
+                              // to f32 in place
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // values in another dtype are rounded to the dtype of the scales
+    if (j->from != j->dt) { // values whose dtype is not that of the scales are rounded to it
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -193,8 +197,8 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Computes scale and zero point for ranges [first, first + n), multiplied by the p of this step. n
- * <= CANDIDATES. */
+/* Computes scale and zero point for the ranges with index in [first, first + n), each multiplied by
+ * the p of this step. n <= CANDIDATES. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
@@ -209,8 +213,8 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* If the error of a range in this step is smaller than its smallest error so far, stores the error
- * and p, and returns true. */
+/* If `error`, the error of a range in this step, is smaller than the smallest error of this range
+ * so far, stores the error and p, and returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
@@ -219,8 +223,8 @@ static bool judge_range(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Returns the error of a range. A block that extends past the weight is padded with zeros, which
- * have no error, as in the reference. */
+/* Returns the error of a range. A block of strategy block that extends past the weight is padded
+ * with zeros, which have no error, as in the reference. */
 static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
@@ -285,7 +289,8 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 /* Strategy tensor: returns the sum over all chunks, added in order. */
 static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // has the lower levels of the last block, and the tail
+    sum all = s->sums[s->n_chunks - 1]; // the last chunk's sum supplies levels 0 and 1 and the
+                                        // values of `tail`
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
     if (all.i == block_groups(all.power)) all.n_tail = 0;
@@ -366,8 +371,9 @@ done:
 
 /* ---- histograms of weights ---- */
 
-/* Finds the candidate range with the smallest loss. The loss is computed from the values
- * themselves, not from the histogram. at: as in count_weight. */
+/* Sets [*lo, *hi] to the candidate range with the smallest loss. The losses are computed from the
+ * values themselves, not from the histogram. at: rows and columns of the values, as in
+ * count_weight. */
 static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
                             const int64_t at[4])
 {

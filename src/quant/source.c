@@ -53,8 +53,8 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
     return found;
 }
 
-/* True if row k of sources.def is used. If the config's method has config groups, only the row of
- * this method is used. If not, all rows without config groups are used. */
+/* True if row k of sources.def is used. If the config's quant_method has config groups, only the
+ * row of this method is used. If not, all rows of methods without config groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -78,7 +78,7 @@ done:
 /* ---- stored modules ---- */
 
 /* Adds the module to which a tensor belongs, unless the module is already known. The first row of
- * sources.def that claims the tensor reads the module. */
+ * sources.def whose function `claims` returns true for the tensor reads the module. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -115,7 +115,8 @@ done:
     return rc;
 }
 
-/* Makes rows of a dense weight: the osh_ckpt_make function of the virtual tensors. */
+/* The osh_ckpt_make function of the virtual tensors: computes rows [first, first + n) of a dense
+ * weight. */
 static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                   int64_t first, int64_t n)
 {
@@ -151,8 +152,8 @@ done:
     return rc;
 }
 
-/* Returns the index of the quantized module to which a stored tensor belongs, because it has codes
- * or parameters of the module. Returns -1 if there is none. */
+/* Returns the index of the quantized module whose codes or parameters the stored tensor contains.
+ * Returns -1 if there is no such module. */
 static int64_t module_of_part(const osh_source *s, const char *name)
 {
     size_t n = strlen(name);

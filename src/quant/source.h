@@ -8,35 +8,36 @@
 
 typedef struct osh_source osh_source;
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
-/* Opens a checkpoint to compress it. Stored scales of keys and values are hidden, because the
- * output gets new scales. If `only` is not NULL, a quantized module that `only` does not match is
- * visible in two forms: the stored tensors, and a virtual tensor marked `kept`. Scales of keys and
- * values are then visible. */
+/* Opens a checkpoint to compress it. Callers cannot see stored scales of keys and values, because
+ * the output gets new scales. If `only` is not NULL, callers see these scales, and see a quantized
+ * module that `only` does not match in two forms: as the stored tensors, and as a virtual dense
+ * tensor marked `kept`. */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
                                        osh_matcher *only);
 void osh_source_close(osh_ctx *cx, osh_source *s);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
-/* Returns the largest number of bytes (gross) that reading a quantized weight needs in addition to
- * the weight. */
+/* Returns the largest number of bytes (gross) that reading one quantized weight needs in addition
+ * to the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
 /* Returns the scheme of a module's config group (view). NULL: the module is dense, or the source
  * has no config groups. *in_scale, *in_zero (views): stored parameters of static inputs, or
  * NULL. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
-/* Returns the quantization arguments of a module's outputs (view), or NULL if they are not rounded.
- * *scale, *zero (views): stored static parameters, or NULL. */
+/* Returns the quantization arguments of a module's outputs (view), or NULL if the outputs are not
+ * quantized. *scale, *zero (views): stored static parameters, or NULL. */
 const osh_q_args *osh_source_outputs(const osh_source *s, const char *module,
                                      const osh_tensor **scale, const osh_tensor **zero);
 bool osh_source_rounds_outputs(const osh_source *s); // true if the outputs of at least one module
-                                                     // are rounded
-bool osh_source_queries(const osh_source *s); // true if the queries of attention are rounded
+                                                     // are quantized
+bool osh_source_queries(const osh_source *s); // true if the queries of attention are quantized
 const osh_q_config *osh_source_config(const osh_source *s); // view; NULL: the source has no config
                                                             // groups
 /* True if a stored tensor contains codes or parameters of a quantized module. */
 bool osh_source_has_part(const osh_source *s, const char *tensor);
-/* Returns the transforms that act while the model runs (view). NULL: none. */
+/* Returns the transforms that are applied to activations while the model runs (view). NULL: there
+ * are none. */
 const osh_q_transforms *osh_source_transforms(const osh_source *s);
 const osh_q_args *osh_source_cache(const osh_source *s); // returns kv_cache_scheme (view), or NULL
                                                          // if there is none

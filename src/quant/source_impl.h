@@ -6,9 +6,9 @@
 
 typedef struct osh_source_module osh_source_module;
 
-/* A row of sources.def: one way to store quantized weights. If the row of the config's method has
- * `groups`, only this row is used. If not, all rows without `groups` are used together. Functions
- * may be NULL, except the last four. */
+/* A row of sources.def: one way to store quantized weights. If `groups` is true in the row of the
+ * checkpoint's quant_method, only this row is used. If not, all rows in which `groups` is false are
+ * used together. The last four functions must not be NULL, the others may be. */
 typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
     const char *tails[14];  // ends of the names of stored tensors that are hidden; NULL ends the
@@ -18,17 +18,18 @@ typedef struct osh_source_type {
     bool groups;
     // Reads q, the quantization_config. Fails if q is not supported.
     osh_status (*configure)(osh_ctx *cx, osh_source *s, const cJSON *q);
-    // Called before modules are searched. Sets *state, which the source keeps for this row.
+    // Is called before the modules are searched. Sets *state to data that the source stores for
+    // this row.
     osh_status (*begin)(osh_ctx *cx, void **state, const osh_source *s);
     // Frees data that is needed only to find modules.
     void (*found)(osh_ctx *cx, void **state);
     // frees `state`, which is not NULL
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. The module's name is the first *n bytes of
-     * the tensor's name. A row must claim every tensor that only quantized modules have, so that a
-     * module with missing tensors is found and causes an error. */
+     * the tensor's name. The function must return true for every tensor that only quantized modules
+     * have, so that a module with missing tensors is found and causes an error. */
     bool (*claims)(const osh_source *s, const osh_st_entry *e, size_t *n);
-    // Finds and checks the tensors of a claimed module.
+    // Finds and checks the tensors of a module for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
@@ -38,22 +39,25 @@ typedef struct osh_source_type {
 struct osh_source_module {
     char *name;                  // own: name of the module, or of the tensor of all experts
     const osh_source_type *type; // row of sources.def
-    void **state;                // view: state of the row
-    const osh_q_scheme *scheme;  // view of a scheme in the config, or of `own`; NULL: the row has
-                                 // its own decoder
-    const osh_format *format;    // NULL: the row has its own decoder
-    osh_q_scheme own;            // scheme of codes that no config group describes
+    void **state;                // view: pointer to the state of the row
+    const osh_q_scheme *scheme;  // view of a scheme in the source's config, or of `own`; NULL: the
+                                 // row's own function make_rows decodes without a scheme
+    const osh_format *format;    // storage format; NULL: the row's own function make_rows decodes
+                                 // without a format
+    osh_q_scheme own;            // scheme of the module if no config group describes it
     bool wide, powers;           // wide: the weight is decoded in F32, then rounded; powers: scales
                                  // are stored as exponents + 127
     osh_source *source;          // view
-    int64_t O, I;                // O is the sum over experts; the rows of an expert are contiguous
+    int64_t O, I;                // the weight is [O, I]; with several experts, O is the sum of
+                                 // their rows, one expert after the other
     int64_t experts;             // number of experts of a 3-dimensional tensor; 0: the weight is a
                                  // matrix
     bool bare;                   // true: the name of the dense tensor is `name`, without .weight
     osh_dtype dtype;             // dtype of the dense weight
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // expected stored tensors
-    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // stored tensors, like `leaves`; e NULL:
-                                                      // decoding does not need this tensor
+    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // parts[i] is the stored tensor of leaves[i];
+                                                      // e is NULL if decoding does not need this
+                                                      // tensor
     int n_leaves;
     osh_tensor *in_scale, *in_zero, *out_scale, *out_zero; // own
 };
@@ -63,13 +67,14 @@ struct osh_source {
     osh_q_config *config;    // own; NULL: the source is dense, or its method has no groups
     const char *method;      // view: quant_method of the checkpoint's config
     const osh_source_type *type; // row of sources.def of the method
-    void **states;           // own: state of each row
+    void **states;           // own: state of each row of sources.def
     osh_source_module *mods; // own: array of n modules
     int n;
-    osh_map *by_name;        // own: name of a module -> index in `mods`
+    osh_map *by_name;        // own: maps the name of a module to its index in `mods`
 };
 
-/* Adds a module to s->mods. Its name is the first n bytes of `name`. *out: view. */
+/* Adds a module to s->mods. The module's name is the first n bytes of `name`. *out: view of the
+ * module. */
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n);
 /* Finds the tensor <module><sep><leaf>; *t is NULL if there is none. */
@@ -79,8 +84,8 @@ osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const os
  * needs the tensor, for the message. */
 osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *leaf, const char *why);
-/* Stores t as the stored tensor of q->leaves[leaf]. Fails if the numbers of elements differ. The
- * caller checks dtype and shape. */
+/* Stores t in q->parts[leaf], as the stored tensor of q->leaves[leaf]. Fails if the numbers of
+ * elements differ. The caller checks dtype and shape. */
 osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
                                 const osh_ckpt_tensor *t);
 /* Does the same as osh_source_bind_leaf, but also checks the dtype and the shape of t. */

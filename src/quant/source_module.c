@@ -1,5 +1,5 @@
-/* source_module.c - functions that the rows of sources.def share: they add a module and find its
- * stored tensors. The tensors of a module may be in different shards. */
+/* source_module.c - functions that all rows of sources.def use to add a module and to find the
+ * module's stored tensors. The tensors of a module may be in different shards. */
 #include "quant/source_impl.h"
 
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,

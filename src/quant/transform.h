@@ -1,5 +1,6 @@
-/* transform.h - transform_config of compressed-tensors: describes the matrices that weights were
- * multiplied with, and those that activations are multiplied with while the model runs. */
+/* transform.h - transform_config of compressed-tensors: lists the matrices by which weights were
+ * multiplied before they were stored, and the matrices by which activations are multiplied while
+ * the model runs. */
 #ifndef OSH_TRANSFORM_H
 #define OSH_TRANSFORM_H
 #include <cjson/cJSON.h>
@@ -8,7 +9,8 @@
 
 typedef enum {
     OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
-    OSH_AT_QUERIES, OSH_AT_KEYS, // queries and keys of attention after RoPE: q_attn, k_cache
+    OSH_AT_QUERIES, OSH_AT_KEYS, // queries and keys of attention after RoPE; their names in
+                                 // transform_config are q_attn and k_cache
     OSH_N_PLACES
 } osh_q_place;
 static inline bool osh_q_place_attends(osh_q_place at)
@@ -25,8 +27,8 @@ typedef struct osh_q_apply {
     osh_strs targets, ignore; // own
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config
-    char *name, *type;  // own: such as "R4" and "hadamard"
-    int64_t block;      // channels of a block (head_dim); 0: all channels
+    char *name, *type;  // own: for example "R4" and "hadamard"
+    int64_t block;      // number of channels of a block (head_dim); 0: one block of all channels
     bool f32;           // true: stored matrices are f32; false: f64
     osh_q_apply *apply; // own
     size_t n;
@@ -37,10 +39,10 @@ typedef struct osh_q_transforms {
 } osh_q_transforms;
 
 const char *osh_q_place_name(osh_q_place at); // returns a name such as "weight_input"
-bool osh_q_transforms_act(const osh_q_transforms *t); // true if a transform acts while the model
-                                                      // runs
-/* True if `tensor` is the stored matrix of a transform that acts while the model runs, such as
- * "...R4_input.weight". */
+bool osh_q_transforms_act(const osh_q_transforms *t); // true if a transform multiplies activations
+                                                      // while the model runs
+/* True if `tensor` is the name of the stored matrix of a transform that multiplies activations
+ * while the model runs, such as "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
 /* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location, with its target modules,
  * to a group. Both copy the strings. */
@@ -49,7 +51,8 @@ osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *na
 osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,
                            const osh_strs *targets, const osh_strs *ignore);
 /* Reads the transform_config of a checkpoint into t, which must be empty. Does not add groups that
- * only changed weights. Fails if a group acts while the model runs and is not supported. */
+ * were only applied to stored weights. Fails if a group multiplies activations in a way that this
+ * program does not support. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
 cJSON *osh_q_transforms_object(const osh_q_transforms *t); // the caller owns the result; NULL: no

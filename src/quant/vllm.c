@@ -1,12 +1,14 @@
 /* vllm.c - repeats two decisions of vLLM 0.32 for the quantization_config of the output: the lookup
  * of a module's scheme (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and
- * the choice of a kernel. A shard is one of the modules that vLLM fuses into one layer.
+ * the choice of a kernel. In this file a shard is one of the modules that vLLM fuses into one
+ * layer.
  *
- *   ignore    an entry that matches the fused name decides; if there is none, the entries must
+ *   ignore    if an entry matches the fused name, the layer is ignored; if not, the entries must
  *             match all shards or no shard
- *   targets   the first hit wins: (1) name or regex on the layer's (fused) name, in file order;
+ *   targets   the first match decides: (1) name or regex on the layer's (fused) name, in the order
+ *             of the file;
  *             (2) fused layer: if every shard matches a target, the target of the first shard;
- *             (3) the target is contained in the class name, without case
+ *             (3) the target is contained in the class name, upper and lower case being equal
  *
  * The file contains the config groups in the byte order of their names. A target that occurs twice
  * has its first position and the scheme of the later group. */
@@ -26,14 +28,14 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // own; NULL: the pattern is compared as text
+    osh_regex *regex; // own; NULL: the pattern is a name that must be equal
     int scheme;
 } pattern;
 
 typedef struct lookup {
     pattern *targets, *ignores; // own
     size_t n_targets, n_ignores;
-    osh_map *names; // own: name of a module -> index
+    osh_map *names; // own: maps the name of a module to its index
 } lookup;
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
@@ -86,7 +88,7 @@ static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *scheme
     size_t total = 0;
     const char *last = NULL; // the previous group
 
-    // This also counts the targets of groups for attention, which are not added.
+    // The total includes the targets of groups for attention, although they are not added below.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -134,8 +136,8 @@ done:
 typedef struct layer { // a layer of vLLM: one module, or several fused modules
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    int64_t module[OSH_FUSION_PARTS]; // index of each shard's module; -1: the checkpoint does not
-                                      // have the module
+    int64_t module[OSH_FUSION_PARTS]; // index of the module of each shard; -1: the checkpoint does
+                                      // not have this module
     int n; // number of shards; 1: the layer is not fused
     const char *cls;
 } layer;
@@ -146,7 +148,8 @@ static const char *module_leaf(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Sets l to the fused layer of which module i is a part. Returns false if module i is not fused. */
+/* Sets l to the fused layer that contains module i. Returns false if vLLM does not fuse module i; l
+ * is then not valid. */
 static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *name = all->names[i], *leaf = module_leaf(name);
@@ -164,7 +167,7 @@ static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size
     return true;
 }
 
-/* Sets l to the layer of which module i is a part. */
+/* Sets l to the layer that contains module i, which is fused or has only module i. */
 static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *const *classes = all->classes;
@@ -177,8 +180,8 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes to `to` the last name parts of the shards whose bits are set in `which`, separated by
- * commas. */
+/* Writes to `to` the last names (after the last dot) of the shards whose bits are set in `which`,
+ * separated by commas. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;
@@ -302,8 +305,8 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        if (l.module[0] != (int64_t)i) continue; // a fused layer is looked up once, for its first
-                                                 // shard
+        if (l.module[0] != (int64_t)i) continue; // a fused layer is looked up only once, when i is
+                                                 // the module of its first shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
             if (l.module[s] < 0) continue;
@@ -328,7 +331,8 @@ done:
 
 /* ---- the choice of a kernel ---- */
 typedef struct engines {
-    const char *cuda, *cpu; // devices on which vLLM has a kernel; NULL: none
+    const char *cuda, *cpu; // texts that name the devices on which vLLM has a kernel; NULL: vLLM
+                            // has none
     const char *why;        // the reason why there is no kernel, if cuda and cpu are NULL
 } engines;
 
@@ -410,9 +414,9 @@ static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-/* Returns e, or an error if vLLM has no kernel for the static outputs of s. Static outputs need
- * static inputs; both must be 8-bit integers with one scale for the tensor. vLLM ignores dynamic
- * outputs. */
+/* Returns e, or engines with a reason `why` if vLLM has no kernel for the static outputs of s.
+ * Static outputs need static inputs; both must be 8-bit integers with one scale for the tensor.
+ * vLLM ignores dynamic outputs. */
 static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};

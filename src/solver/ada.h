@@ -7,10 +7,10 @@
  *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2 = 1/T (tr(E H E^T) - 2 tr(E C^T))
  *   E = w^ - w    H = sum x x^T    C = w S    S = sum (x0 - x) x^T    dloss / dw^ = 2/T (E H - C)
  *
- * This is the mean squared error of a token's outputs, less that of the unquantized weight: 0 for
- * w^ = w, negative if w^ compensates errors of earlier layers. H and S are sums over all tokens, so
- * each step uses all of them. The rows of a weight are independent problems. solver/cpu/ada.c
- * describes the methods. */
+ * This is the mean squared error of the outputs of w^, minus the mean squared error of the outputs
+ * of w: 0 for w^ = w, negative if w^ compensates errors of earlier layers. H and S are sums over
+ * all tokens, so each step uses all of them. The loss is a sum over the rows of the weight, and
+ * each row is optimized alone. solver/cpu/ada.c describes the methods. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include <math.h>
@@ -26,12 +26,13 @@ typedef struct osh_ada_rule {
                           // (solver/cpu/ada.c)
     double scale_rate;    // learning rate of scales, relative to each scale; 0: scales do not
                           // change (not for OSH_ADA_ROUND)
-    double reg, from, to; // OSH_ADA_ROUND: factor of the rounding term; first and last exponent of
-                          // the term
-    double warm;          // share of the steps, at the beginning, without rounding term and early
-                          // stops
-    /* a block of rows stops when its loss (OSH_ADA_ROUND: rounding term), averaged over this many
-     * steps, no longer falls; 0: never */
+    double reg, from, to; // for OSH_ADA_ROUND: reg: factor of the rounding term; from, to: exponent
+                          // of this term after the warm start and at the last step
+    double warm;          // fraction of all steps: these first steps have no rounding term and
+                          // learning does not stop in them
+    /* number of steps: learning of a block of rows stops when the mean of its loss (OSH_ADA_ROUND:
+     * of its rounding term) over `window` steps is not below the mean over the `window` steps
+     * before; 0: never */
     int64_t window;
     bool selective;       // true: a row is rounded to nearest if learning does not lower the loss
                           // of the row
@@ -45,52 +46,58 @@ typedef struct osh_ada_args {
     const osh_tensor *w;  // [O, I]
     const float *h;       // [I, I] H, symmetric
     const float *shift;   // [I, I] S; NULL: 0
-    double n_tokens;      // T: number of tokens
-    int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
-    /* [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales */
+    double n_tokens;      // T, the number of tokens
+    int8_t *codes;        // [O, I] whole numbers; input: codes of rounding to nearest; output:
+                          // learned codes
+    /* [rows of scales, columns of scales]; the scales change if scale_rate > 0 or signed_scales is
+     * set */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
-    int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
+    int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
+                                    // scale
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
     bool keep_zeros;      // true: a weight that is 0 remains 0
-    int64_t period;       // steps between two points of the curve
-    /* [osh_ada_points] result: loss before a step; after the warm start it includes the rounding
-     * term */
+    int64_t period;       // number of steps between two points of the curve
+    /* [osh_ada_points] result: loss before every period-th step; after the warm start the loss
+     * includes the rounding term */
     double *curve;
-    double *nearest, *learned; // [O] results: T times the loss of a row with the given codes, and
-                               // with the learned codes
-    bool *diverged; // [O] result: true if learning diverged (osh_ada_diverged) and the row keeps
-                    // the given codes
+    double *nearest, *learned; // [O] results: T times the loss of each row with the given codes,
+                               // and with the learned codes
+    bool *diverged; // [O] result: true if learning of the row diverged (osh_ada_diverged), so that
+                    // the row keeps the given codes
 } osh_ada_args;
 
 /* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
- * 100 times the loss of rounding to nearest. Losses may be negative (with a shift). */
+ * 100 times the loss of rounding to nearest. Losses may be negative if `shift` is set. */
 static inline bool osh_ada_diverged(double learned, double nearest)
 {
     return !isfinite(learned) || learned - nearest > 99 * fabs(nearest);
 }
 
 typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
-    int64_t steps, samples; // steps 0: no learning; samples: number of samples of a step
-    int64_t period;         // steps between two points of the curve
+    int64_t steps, samples; // steps: number of steps, 0: no learning; samples: number of samples of
+                            // a step
+    int64_t period;         // number of steps between two points of the curve
     uint64_t seed;          // seed of all random numbers (--seed)
     osh_ada_kind kind;      // learning method of all weights of the block
     /* true: the loss is a sum over the elements of a token; false: a mean over elements */
     bool sum;
-    // learning stops when the mean loss over this many steps no longer falls; 0: never
+    // learning stops when the mean loss over `window` steps is not below that of the `window` steps
+    // before; 0: never
     int64_t window;
-    double warm;            // share of the steps, at the beginning, without early stops
+    double warm;            // fraction of all steps: learning does not stop in these first steps
     /* true: the block is rounded to nearest if learning does not lower the loss of all samples */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
-    /* `rate` is the learning rate if the error of rounding to nearest exceeds `above`; above 0:
-     * never */
+    /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`.
+     * If `above` is 0, the learning rate never changes to `rate`. */
     double above, rate;
-    // probability that an element of the input is from the quantized model, not from the original
-    // model
+    // probability that an element of the block's input is taken from the quantized model instead of
+    // the original model
     double share;
-    bool may;               // true: if the block cannot learn as a whole, each Linear learns alone
+    bool may;               // true: if the block cannot be learned as a whole, each of its Linears
+                            // is learned alone
 } osh_block_rule;
 
 /* Detects that a loss or a rounding term no longer falls. The caller sets all members to 0 before
@@ -100,12 +107,12 @@ typedef struct osh_ada_watch {
     int64_t n;
     bool any;
 } osh_ada_watch;
-/* Adds the loss or rounding term of a step. Returns true if a window is full and its mean is not
- * below that of the previous window. */
+/* Adds the loss or rounding term of one step. A window is `window` steps. Returns true after the
+ * last step of a window whose mean is not below the mean of the previous window. */
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window);
 
-/* A vector that Adam optimizes, for example a bias. Each array has n elements: values, gradient,
- * and Adam's means of the gradient and of its square. */
+/* A vector that Adam optimizes, for example a bias. Each array has n elements. x: values; grad:
+ * gradient; mean, square: Adam's means of the gradient and of its square. */
 typedef struct osh_ada_vector {
     float *x, *grad, *mean, *square;
     int64_t n;
@@ -124,25 +131,27 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
-/* Returns a tensor F32 [O, I] into which the caller may write the gradient. The caller then passes
- * the tensor to osh_ada_learner_add. Returns NULL if a gradient was already added or if I is not a
+/* Returns an F32 tensor [O, I] into which the caller may write the gradient and which it then
+ * passes to osh_ada_learner_add. Returns NULL if a gradient was already added or if I is not a
  * multiple of 8. View: lives as long as l. */
 osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
 /* True if osh_ada_learner_place can return a tensor: I is a multiple of 8. */
 bool osh_ada_learner_places(const osh_ada_args *a);
-/* Adds F32 [O, I] to the gradient. */
+/* Adds dw, F32 [O, I], to the gradient. */
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw);
-/* Does step t along the gradient and sets the gradient to 0. If t < 0, does no step. Writes the
- * resulting weight to `to` [O, I]. */
+/* Changes the learned numbers by step t, computed from the gradient, and sets the gradient to 0. If
+ * t < 0, does no step. Writes the resulting weight to `to` [O, I]. */
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
 /* Writes the final codes, scales and zero points to the arrays of the arguments, and the final
  * weight to `to`. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
-/* Sets `to` to the weight that osh_ada_learner_end would give now, or to the weight rounded to
- * nearest. Nothing else changes. */
+/* Sets `to` to the weight that osh_ada_learner_end would write now, or, if `learned` is false, to
+ * the weight rounded to nearest. Changes nothing in the learner or the arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
-void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the rate of all later steps
-/* Returns AdaRound's rounding term, computed before step t. t must be the last step. */
+void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the learning rate of all later
+                                                            // steps
+/* Returns AdaRound's rounding term as it was before step t. t must be the last step that was
+ * done. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
 /* Returns the host bytes of a learner. Reads only rule.kind, O, I and group of the arguments. */
 size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads);

@@ -1,6 +1,6 @@
 /* gptq_descend.c - does coordinate descent on the codes of a row, in plain loops. GPTQ's column
- * loop visits each column once and adds its error to later columns. This step visits each column
- * again and takes the errors of all other columns into account.
+ * loop chooses the code of each column once and adds the error of the column to later columns. This
+ * step chooses each code again and takes the errors of all other columns into account.
  *
  *   G = (w^ - w) H
  *   for each column j:   q' = round(clamp(q - G_j / (H_jj s)))
@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-/* Changes the code of column j of a row, and updates g [I], if the loss falls. Returns true if the
- * code changed. */
+/* If another code of column j lowers the loss of the row, stores that code and updates g [I].
+ * Returns true if the code changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {
     const osh_gptq_refine_args *a = r->a;

@@ -5,10 +5,11 @@
  *
  *   A d = -b   A_gg' = sum over k in g, l in g' of c_k H_kl c_l   b_g = sum over k in g of c_k G_k
  *
- * with G = (w^ - w) H. 1e-9 of the mean of A's diagonal is added to the diagonal. At most
- * OSH_FIT_GROUPS groups are solved together, with the scales of the other groups fixed. For rows
- * that share scales, A and b are added. Scales are rounded to values that can be stored. A scale
- * that would not be positive is not changed. */
+ * with G = (w^ - w) H. 1e-9 times the mean of A's diagonal is added to each element of the
+ * diagonal. At most OSH_FIT_GROUPS groups are solved together, with the scales of the other groups
+ * fixed. For rows that share scales, the A and the b of the rows are added before the system is
+ * solved. The new scales are rounded to values that can be stored. If a new scale is not positive,
+ * the old scale is kept. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

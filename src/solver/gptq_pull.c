@@ -1,5 +1,5 @@
-/* gptq_pull.c - functions that all reference versions of the refine steps use: the value of a code,
- * and G = (w^ - w) H of a row. */
+/* gptq_pull.c - functions that the reference versions of all steps of gptq_refine.h use: the value
+ * of a code, and G = (w^ - w) H of a row. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

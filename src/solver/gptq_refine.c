@@ -26,7 +26,7 @@ static double refine_loss(const osh_refine_row *r, double *g)
     return loss;
 }
 
-/* Loads codes and scales of r->n rows from row `first` on. refine_store writes them back. */
+/* Loads codes and scales of rows [first, first + r->n) into r. refine_store writes them back. */
 static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -51,7 +51,7 @@ static void refine_store(const osh_refine_row *r, int64_t first)
     }
 }
 
-/* Does all steps on r->n rows from row `first` on. Adds the losses of these rows to a->loss and
+/* Does all steps on rows [first, first + r->n). Adds the losses of these rows to a->loss and
  * a->all. */
 static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {

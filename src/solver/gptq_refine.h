@@ -4,32 +4,34 @@
  *   loss = (w^ - w) H (w^ - w)^T
  *
  * of the quantized row w^ = (q - z) s. A row keeps the result of a step if the loss of the row
- * falls; if not, the row is restored. For rows that share scales, the sum of the losses of these
- * rows decides. */
+ * falls; if not, the row is restored. Rows that share scales are kept or restored together, by the
+ * sum of their losses. */
 #ifndef OSH_GPTQ_REFINE_H
 #define OSH_GPTQ_REFINE_H
 #include "solver/gptq_scales.h"
 
 typedef enum {
     OSH_REFINE_RESCALE,    // new scale, zero point and codes of each group: gptq_rescale.c
-    OSH_REFINE_DESCEND,    // new codes, one after the other: gptq_descend.c
+    OSH_REFINE_DESCEND,    // new codes by coordinate descent: gptq_descend.c
     OSH_REFINE_FIT_SCALES, // new scales of a row by least squares: gptq_fit_scales.c
     OSH_N_REFINES
 } osh_refine;
 enum { OSH_REFINE_MOST = 16 };     // maximum number of steps
 enum { OSH_DESCEND_SWEEPS = 4 };   // maximum number of sweeps over the columns of a row
-enum { OSH_FIT_GROUPS = 64 };      // groups whose scales are solved together
+enum { OSH_FIT_GROUPS = 64 };      // largest number of groups whose scales are solved together
 
 typedef struct osh_gptq_refine_args {
-    const osh_tensor *w;   // [O, I] in file order: the weight to approximate
+    const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
     const bool *dead;      // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    const float *h;        // [I, I] f32, symmetric, damped, file order
-    const int32_t *perm;   // [I] column at each position of the solving order; NULL: file order
-    int8_t *codes;         // [O, I] input and output, file order (integer types: signed code;
-                           // floating types: the byte)
+    const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
+    const int32_t *perm;   // [I] index of the column at each position of the solving order; NULL:
+                           // columns are solved in the order of the checkpoint
+    int8_t *codes;         // input and output: codes [O, I], columns as in the checkpoint (integer
+                           // types: signed code; floating types: bits of the value)
     /* [scale rows, scale columns] input and output; zero NULL: symmetric */
     float *scale, *zero;
-    int64_t O, I, group, row_block; // group, row_block: columns and rows that share a scale
+    int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
+                                    // scale
     osh_scale_rule rule;   // q - z and w^ are also rounded to rule.dtype
     const osh_refine *steps; // [n_steps]
     int n_steps;
@@ -44,24 +46,24 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Returns the bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of the diagonal block H[g, g], and the upper factor U,
- * in solving order, with U^T U = (H[g, g])^-1. */
+/* Contains, for each group g of columns, the inverse of the diagonal block H[g, g], and the upper
+ * factor U of this inverse, in solving order: U^T U = (H[g, g])^-1. */
 typedef struct osh_group_factors {
     int64_t I, group;
-    float *inverse; // own: [I, group], groups follow each other, file order
-    float *u;       // own: [I, group] like `inverse`, solving order
+    float *inverse; // own: [I, group], one group after the other, columns as in the checkpoint
+    float *u;       // own: [I, group], one group after the other, columns in solving order
     int32_t *order; // own: [I] column, counted from the start of the group, at each position of the
                     // group's solving order
     bool *ok;       // own: [groups] true if the block of the group is positive definite, so that
                     // inverse and u exist
 } osh_group_factors;
-/* Computes the factors. blocks [I, group]: the blocks H[g, g], one after the other; NULL: the
- * blocks are read from a->h. If no step needs factors, f does not change. */
+/* Computes the members of *f. blocks [I, group]: the blocks H[g, g], one after the other; NULL: the
+ * blocks are read from a->h. If no step of a needs them, does not change *f. */
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
-enum { OSH_RESCALE_WIDEST = 1024 }; // groups with more columns are not rescaled
+enum { OSH_RESCALE_WIDEST = 1024 }; // groups with more columns than this are not rescaled
 /* True if OSH_REFINE_RESCALE is possible: each scale belongs to one row and one group of
  * columns. */
 static inline bool osh_rescales(const osh_gptq_refine_args *a)
@@ -89,9 +91,9 @@ void osh_descend_ref(const osh_refine_row *r, double *room);
 /* room: [I + groups (groups + 1)] scratch. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
-/* Replaces b [n] by A^-1 b, with 1e-9 of the mean diagonal added to the diagonal of A [n, n]. Reads
- * and overwrites the lower triangle of A. Elements of A and b are `step` apart. Returns false if A
- * is not positive definite. */
+/* Replaces b [n] by A^-1 b, after 1e-9 times the mean of A's diagonal was added to each element of
+ * the diagonal of A [n, n]. Reads and overwrites only the lower triangle of A. Consecutive elements
+ * of A and of b are `step` doubles apart. Returns false if A is not positive definite. */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {
     double mean = 0;
@@ -99,7 +101,8 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        for (int64_t j = 0; j <= i; j++) { // row i of L, where A = L L^T; overwrites row i of A
+        for (int64_t j = 0; j <= i; j++) { // computes row i of L, where A = L L^T, in the memory of
+                                           // row i of A
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
             if (i == j && !(sum > 0)) return false;

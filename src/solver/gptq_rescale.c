@@ -1,15 +1,17 @@
-/* gptq_rescale.c - searches a new scale, zero point and codes of each group while all other groups
- * are fixed, in plain loops.
+/* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group while all
+ * other groups are fixed, in plain loops.
  *
- * With G = (w^ - w) H the loss of the row, as a function of the group's part x of w^, is least at
+ * With G = (w^ - w) H the loss of the row, as a function of the columns x of w^ that belong to the
+ * group, is least at
  *
  *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
  *
  * So v is quantized instead of the weights. First, scale and zero point are searched
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
  * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
- * loss rises by the sum of err^2 of that loop. A row takes the new values if they raise the loss
- * less than the current values do. Scales that several rows or all columns share do not change. */
+ * loss rises by the sum of err^2 of that loop. Both the new and the current values of the group
+ * raise the loss above that of v. A row takes the new values if they raise it less. Scales that
+ * several rows or all columns share do not change. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -125,7 +127,7 @@ static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int wo
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
     f->ok[g] = group_cholesky(m, n);
-    for (int64_t i = 0; i < n; i++) // the upper factor is the transpose
+    for (int64_t i = 0; i < n; i++) // U is the transpose of the lower Cholesky factor of H[g, g]^-1
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
 }

@@ -30,14 +30,15 @@ typedef struct osh_scale_rule {
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
-    const osh_tensor *w;  // [O, I] in file order
+    const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint
     const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
     const float *weight;  // [I] cost of a squared error in each column; NULL: 1
     int64_t O, I;
-    int64_t group;        // columns that share a scale
-    int64_t row_block;    // rows that share a scale
+    int64_t group;        // number of columns that share a scale
+    int64_t row_block;    // number of rows that share a scale
     osh_scale_rule rule;
-    float *scale;         // [scale rows, scale columns] output: values of rule.dtype
+    float *scale;         // [scale rows, scale columns] output: scales, whose values rule.dtype can
+                          // represent
     float *zero;          // output, shape of `scale`; NULL: symmetric
 } osh_gptq_scales_args;
 
@@ -73,6 +74,6 @@ OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 /* Returns the scale nearest to s that the rule can store. Returns 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
 /* Returns the scale for `share` of the range [lo, hi], lo <= 0 <= hi. *zero: the middle one of the
- * three zero points for this scale, not clamped. */
+ * three candidate zero points for this scale, not clamped. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

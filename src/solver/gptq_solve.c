@@ -6,9 +6,9 @@
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * Equal to llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
- * before it is subtracted. llmcompressor computes the sum after a block as an f32 matrix product;
- * this file computes the sum in double. */
+ * The results equal those of llmcompressor's quantize_weight and gptq_block_update (eager): all
+ * arithmetic is f32, and each product is rounded before it is subtracted. llmcompressor computes
+ * the sum after a block as an f32 matrix product; this file computes the sum in double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"
@@ -26,7 +26,8 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* line [I] = the row in file order; w [I] = the row in solving order with dead columns 0. */
+/* Sets line [I] to the row with columns as in the checkpoint, and w [I] to the row with columns in
+ * solving order and dead columns 0. */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -55,8 +56,8 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. line [I]: the row in file order. w [I]: the row in solving order on entry, the
- * dequantized row on return. err [I]: scratch. */
+/* Solves one row. line [I]: the row with columns as in the checkpoint. w [I]: on entry the row with
+ * columns in solving order, on return the dequantized row. err [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {
@@ -92,7 +93,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // own: [3, I]: errors; a row in file order; a row in solving order
+    float *err = NULL; // own: [3, I]: errors; a row with columns as in the checkpoint; a row with
+                       // columns in solving order
 
     OSH_NEW(cx, err, 3 * a->I);
     for (int64_t row = 0; row < a->O; row++) {

@@ -1,51 +1,56 @@
 /* gptq_solve.h - runs the GPTQ column loop over one weight (gptq_quantize.py of LLM Compressor).
  * For each column i: q = quant(w / s), err = (w - dq) / U[i,i], W[:, i:] -= err U[i, i:]. Columns
- * after a block of block_size columns are updated once, after the block. */
+ * inside a block of block_size columns are updated after each column; columns after the block are
+ * updated once, after the block. */
 #ifndef OSH_GPTQ_SOLVE_H
 #define OSH_GPTQ_SOLVE_H
 #include "ops/op.h"
 
 typedef struct osh_gptq_solve_args {
-    const osh_tensor *w;  // [O, I] in file order, stored dtype
-    const osh_tensor *target; // [O, I] F32 on w's device: the weight to approximate; NULL: w itself
-    const int32_t *perm;  // [I] column at each position of the solving order; NULL: file order
+    const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint, in the dtype in which
+                          // it is stored
+    const osh_tensor *target; // weight to approximate, [O, I], F32, on the device of w; NULL: w
+                              // itself
+    const int32_t *perm;  // [I] index of the column at each position of the solving order; NULL:
+                          // columns are solved in the order of the checkpoint
     const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    int8_t *codes;        // [O, I] output, file order (integer types: signed code; floating types:
-                          // bits of the value)
-    float *dq;            // [O, I] output, solving order: the dequantized weight; NULL: not
-                          // computed
-    /* [I, I] f32 upper factor of H^-1, row-major, solving order. osh_gptq_solve needs the transpose
-     * of the factor below the diagonal (osh_gptq_mirror). */
+    int8_t *codes;        // output: codes [O, I], columns as in the checkpoint (integer types:
+                          // signed code; floating types: bits of the value)
+    float *dq; // output: dequantized weight [O, I], columns in solving order; NULL: not computed
+    /* upper factor of H^-1, [I, I], f32, row-major, columns in solving order. osh_gptq_solve needs
+     * the transpose of the factor below the diagonal (osh_gptq_mirror). */
     const float *u;
-    const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
+    const float *scale;   // scales [rows, n_scale_cols] in f32, with the values that are stored
+                          // (rounded)
     const float *zero;    // shape of `scale`; NULL: symmetric
-    const int32_t *col_scale; // [I] scale column of each column, in solving order
+    const int32_t *col_scale; // [I] index of the scale column of each column, in solving order
     int64_t O, I, n_scale_cols;
-    // Number of rows that share scales: 1 (strategies channel, group), O (tensor), block height
-    // (block).
+    // Number of rows that share scales, by strategy: channel and group 1, tensor O, block the
+    // height of a block.
     int64_t row_block;
     int64_t block_size;
-    int bits;             // bits of a code; integer types: smallest code -2^(bits-1); floating
-                          // types: 8 or 4
+    int bits;             // number of bits of a code; the smallest code of an integer type is
+                          // -2^(bits-1); floating types have 8 or 4 bits
     bool fp8;             // true: a floating type
     osh_dtype dq_dtype;   // dtype to which q - zp and (q - zp) scale are rounded
     double *loss;         // [O] output: sum over columns of err^2 / 2
-    /* true: a weight that is 0 in w gets the code of 0, although errors of other columns change the
-     * weight (not on a device) */
+    /* true: a weight that is 0 in w gets the code of 0, even if errors of other columns have
+     * changed the weight (not supported on a device) */
     bool keep_zeros;
     /* true: computes only the loss of rounding to nearest, and only for rows for which
-     * osh_gptq_judges is true. Writes no codes (not on a device). */
+     * osh_gptq_judges is true. Writes no codes (not supported on a device). */
     bool nearest;
-    /* ---- only if w is on a device; NULL: not computed ---- */
-    // [O, I] output on the device, file order, dtype of w: the dequantized weight. May be w.
+    /* ---- only for w on a device; a result whose pointer is NULL is not computed ---- */
+    // output: the dequantized weight [O, I] on the device, columns as in the checkpoint, dtype of
+    // w. May be w.
     osh_tensor *w_out;
     double *squares;      // [2] output: |w - w_out|^2 and |w|^2
     bool packed;          // true: `codes` gets packed rows, u32 [O, words], as in
                           // quant/formats/pack.c
 } osh_gptq_solve_args;
-/* The loss of rounding to nearest is computed ("judged") only for about 64 rows, because a row
- * needs as much time as in the column loop. Of 768 rows, these are rows 0, 12, 24 ..., so that
- * every attention head has judged rows. */
+/* The loss of rounding to nearest is computed ("judged") only for about 64 rows, because judging a
+ * row takes as long as solving it. Of 768 rows, these are rows 0, 12, 24 ..., so that every
+ * attention head has judged rows. */
 enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O)
 {
@@ -55,8 +60,8 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
 {
     return row % osh_gptq_judge_step(O) == 0;
 }
-/* Solves tiles of rows on all threads. Each thread has one tile of the weight in f32. The lower
- * triangle of a->u must contain the transpose of the upper triangle. */
+/* Solves tiles of rows on all threads. Each thread needs memory for one tile of the weight in f32.
+ * The lower triangle of a->u must contain the transpose of the upper triangle. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 // reference version: plain loops
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a);
@@ -67,9 +72,9 @@ size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t 
 size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
 /* osh_gptq_permute makes H [I, I] symmetric from the lower triangle and permutes rows and columns
- * by perm (NULL: no change), in place. If the op gptq_factor fails, the lower triangle is
- * overwritten, but no element above the diagonal. osh_gptq_restore then copies the upper triangle
- * to the lower one and diag [I] to the diagonal. Both are in gptq_permute.c. */
+ * by perm (NULL: no change), in place. If the op gptq_factor fails, it has overwritten the lower
+ * triangle and the diagonal, but no element above the diagonal. osh_gptq_restore then copies the
+ * upper triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the bytes of scratch

@@ -45,8 +45,8 @@ static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, c
     return a->keep && zero[row * a->I + i] ? 0 : w * w / (d * d);
 }
 
-/* Sets out [O, I] in columns [i1, i1 + cols): true for weights that become 0. zero [O, I]: true for
- * weights that were 0 before pruning. */
+/* Sets elements of out [O, I] in columns [i1, i1 + cols) to true for weights that become 0, else to
+ * false. zero [O, I]: true for weights that were 0 before pruning. */
 static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
                                const bool *zero, int64_t i1, int64_t cols)
 {
@@ -70,8 +70,8 @@ done:
     return rc;
 }
 
-/* Sets `out` in columns [i, i + m) of a row: true for the n cheapest weights, and for kept
- * zeros. */
+/* Sets elements of `out` in columns [i, i + m) of a row to true for the n weights with the least
+ * cost and for weights that were 0 before pruning, else to false. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)
 {
@@ -141,7 +141,8 @@ typedef struct rows_job {
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets the k cheapest of n weights to 0. Of equally cheap weights the first become 0. */
+/* Sets the k cheapest of n weights to 0. Of weights with equal costs those with the smallest
+ * indices become 0. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
@@ -154,8 +155,8 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* Sets the n cheapest of each m weights of a row to 0. Of equally cheap weights the first become
- * 0. */
+/* Sets the n cheapest of each m weights of a row to 0. Of weights with equal costs those with the
+ * smallest indices become 0. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

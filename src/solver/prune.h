@@ -22,15 +22,16 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 // reference version: plain loops
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
-/* Returns the bytes of scratch of osh_prune_solve. Reads only sizes and `keep`. */
+/* Returns the bytes of scratch of osh_prune_solve. Reads only the sizes and `keep` of the
+ * arguments. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
-typedef struct osh_prune_share { // number of weights of a row that become 0
-    double sparsity; // fraction of the columns, if n is 0
-    int64_t n, m;    // n of each m columns become 0; n 0: `sparsity` applies
+typedef struct osh_prune_share { // tells how many weights of a row become 0
+    double sparsity; // fraction of the columns that becomes 0, if n is 0
+    int64_t n, m;    // n of each m columns become 0; if n is 0, `sparsity` applies
 } osh_prune_share;
-/* Sets the weights with the smallest |w| sqrt(weight) of each row to 0, in place. Of equal weights
- * the first becomes 0. weight: [I]; NULL: 1. */
+/* Sets the weights with the smallest |w| sqrt(weight) of each row to 0, in place. Of weights with
+ * equal values of this measure those with the smallest index become 0. weight: [I]; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of scratch

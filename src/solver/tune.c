@@ -13,8 +13,8 @@
  *   x -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
  *
  * Everything is f32 in plain loops: a step needs about 20 operations per weight, the forward and
- * backward passes 12 per weight and token. One thread works on a row, so the bytes do not depend on
- * the number of threads. */
+ * backward passes 12 per weight and token. Each row is computed by one thread, so the bytes do not
+ * depend on the number of threads. */
 #include "solver/tune.h"
 
 #include "base/elementary.h"
@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-enum { CHUNK = 1 << 16 }; // elements of a chunk
+enum { CHUNK = 1 << 16 }; // number of elements of a chunk
 
 typedef struct adam {
     float mean_part, square_part; // 1 - decay^n
@@ -61,7 +61,7 @@ typedef struct codes_job {
     float *room; // own: [threads, I]
 } codes_job;
 
-/* Does a step of codes [at, at + n), then a step of scale k of these codes. */
+/* Does a step on codes [at, at + n), then a step on scale k, which is the scale of these codes. */
 static void tune_group_move(const codes_job *j, int64_t k, int64_t at, int64_t n)
 {
     const osh_tune_codes *c = j->c;

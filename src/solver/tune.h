@@ -5,20 +5,23 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows;    // steps 0: no tuning; rows: number of samples in a step
-    double code_rate, rate; // learning rate of codes; of scales and norms, relative to their values
-    /* true: tuning may be skipped or shortened, if it does not suit the model or takes too long */
+    int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples of a step
+    double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
+                            // norms, relative to their values
+    /* true: tuning may be skipped if the model does not support it, and shortened if it takes too
+     * long */
     bool may;
 } osh_tune_rule;
 
-typedef struct osh_tune_step { // one step for all weights
+typedef struct osh_tune_step { // parameters of one step, equal for all weights
     int64_t n;                // number of the step: 1, 2, 3, ...
-    float code_rate, rate;    // learning rate of codes; of scales and norms, relative to their
-                              // values
+    float code_rate, rate;    // code_rate: learning rate of codes; rate: learning rate of scales
+                              // and norms, relative to their values
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    /* [O, I]: codes as real numbers; Adam's means; dL/dw, which a step sets to 0 */
+    /* [O, I]: v: codes as real numbers; mean, square: Adam's means; grad: dL/dw, which a step sets
+     * to 0 */
     float *v, *mean, *square, *grad;
     float *s0;                       // [O, G] scales at the start
     float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)
@@ -29,21 +32,21 @@ typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all
 } osh_tune_codes;
 
 typedef struct osh_tune_norm { // the weight [n] of a norm
-    float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d); Adam's means;
-                                          // dL/dw
-    float offset;                         // number that the layer adds to its weight
+    float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d); mean, square:
+                                          // Adam's means; grad: dL/dw
+    float offset; // number that the norm layer adds to its weight before it multiplies
     int64_t n;
     osh_tensor *w;
 } osh_tune_norm;
 
-/* Both functions do one step and write the new weight to w. If `step` is NULL, they only write
- * w. */
+/* Both functions below do one step and write the new weight to w. If `step` is NULL, they only
+ * write w. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
-/* Return the code of element `at` of v, and scale `at`, rounded to the dtype in which scales are
- * stored. */
+/* osh_tune_code returns the code of element `at` of v. osh_tune_scale returns scale number `at`,
+ * rounded to the dtype in which scales are stored. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* sum += x, element by element. Both are F32 and have the same number of elements. */
+/* sum += x, element by element. sum and x are F32 and have the same number of elements. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

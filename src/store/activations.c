@@ -20,19 +20,21 @@ const char *osh_tier_name(osh_tier t)
 
 typedef struct slot { // storage of all samples of one value
     bool live;
-    void **blocks;   // own [samples]: blocks in memory
-    osh_tensor **rows; // own [samples], on a device and for kept samples: for the first sample of
-                       // each batch, the tensor of the batch
-    osh_block **batches; // own [samples], for tier host if there is a device: for the first sample
-                         // of each batch, the block of the batch
+    void **blocks;   // own [samples]: memory of each sample, if samples are stored one by one
+    osh_tensor **rows; // own [samples], used on a device and for kept samples: at the index of the
+                       // first sample of each batch, the tensor of the batch; all other elements
+                       // are NULL
+    osh_block **batches; // own [samples], used for tier host if there is a device: at the index of
+                         // the first sample of each batch, the block of the batch; all other
+                         // elements are NULL
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // blocks of GPU memory through which a value is copied during a pass
-    void *landing, *departure; // own: landing: for values that are read; departure: for values that
-                               // are stored; NULL: none
+typedef struct way { // the blocks of GPU memory through which one value is copied during a pass
+    void *landing, *departure; // own: landing: used if the value is read in the pass; departure:
+                               // used if it is stored; NULL: not used
     int64_t asked;             // first sample of the batch that is being copied to `landing`; -1:
-                               // none
+                               // no batch is being copied
 } way;
 
 struct osh_acts {
@@ -40,19 +42,19 @@ struct osh_acts {
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches are in host memory
-    osh_blocks *blocks;    // own: for tier host, if there is a device
-    way *ways;             // own [values]: for tier host, if there is a device
+    osh_blocks *blocks;    // own: used for tier host, if there is a device
+    way *ways;             // own [values]: used for tier host, if there is a device
     int64_t n_kept;        // number of kept samples; they are the first samples
     osh_slots disk;        // own: for tier disk
-    osh_loaders *loaders;  // own: for tier disk if batches are read in advance; else NULL
+    osh_loaders *loaders;  // own: used for tier disk if batches are read in advance; else NULL
     int64_t ahead;         // number of batches that are requested in advance
-    bool pageable;         // host memory for copies to a GPU is not page-locked
-    bool reading;          // the loaders are running
-    osh_scratch *scratch;  // own: for tier disk
-    const osh_scratch *in; // view: own scratch, or the scratch of the first store
-                           // (osh_acts_new_beside)
-    int first_file;        // number of value 0's file
-    uint64_t stage;        // number of the work that makes the values stored now (osh_acts_stage)
+    bool pageable;         // true: host memory for copies to a GPU is not page-locked
+    bool reading;          // true: the loaders are running
+    osh_scratch *scratch;  // own: used for tier disk
+    const osh_scratch *in; // view: the member `scratch`, or in a second store (osh_acts_new_beside)
+                           // that of the first store
+    int first_file;        // number in the file name of value 0; value v has number first_file + v
+    uint64_t stage;        // number of the visit whose values are stored now (osh_acts_stage)
     slot *slots;           // own [values]
 };
 
@@ -203,13 +205,13 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 
 /* ---- one sample ---- */
 
-/* Returns the memory class of the blocks of values. */
+/* Returns the memory class in which the memory of values is counted. */
 static osh_mem_class acts_class(const osh_acts *a)
 {
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
-/* Allocates the block of a sample if it does not exist. */
+/* Allocates *block, the memory of a sample, if it is NULL. */
 static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
     osh_mem_class old = osh_mem_use(cx, acts_class(a));
@@ -234,14 +236,14 @@ static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Copies on all threads, because one thread does not use the whole bandwidth of memory. */
+/* Copies n bytes on all threads, because one thread cannot use the whole bandwidth of memory. */
 static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* Stores the rows of one sample. They begin at byte `at` of t. */
+/* Stores the rows of one sample, which begin at byte `at` of t. */
 static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
                              const osh_tensor *t, size_t at)
 {
@@ -275,8 +277,8 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
 
 /* ---- values ---- */
 
-/* Makes the file or the lists of a value. Called before the first samples of the value are
- * stored. */
+/* Creates the file or allocates the lists for a value. Must be called before the first samples of
+ * the value are stored. */
 static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
@@ -354,7 +356,8 @@ done:
     return rc;
 }
 
-/* Finds the block of the batch that begins with sample `first`. */
+/* Sets *block to the block of the batch that begins with sample `first`. Fails if this batch is not
+ * stored. */
 static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first,
                                   osh_block **block)
 {
@@ -364,7 +367,8 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch from host memory, or from `landing` if osh_acts_ask has begun the copy. */
+/* Loads a batch to t: from `landing` if osh_acts_ask has begun to copy the batch, else from host
+ * memory. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -571,7 +575,8 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
     OSH_TRY(osh_file_sync(cx, f));
-    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // puts the name of the file on the disk
+    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // syncs the directory, so that the name of
+                                                       // the file is on the disk
 done:
     return rc;
 }
@@ -596,8 +601,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // an incomplete file, or a file of another run, counts as no
-                                   // file
+    if (rc && rc != OSH_E_NOMEM) { // an incomplete file, or a file of another run, is treated as if
+                                   // there were no file
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_slots_close(cx, &s->disk);

@@ -1,11 +1,12 @@
-/* activations.h - stores the values of a graph between subgraphs, sample by sample, without loss,
- * in their dtype. The stored bytes do not depend on how samples are batched.
+/* activations.h - stores the values of a graph between subgraphs, each sample separately, without
+ * loss, in the dtype of the value. The stored bytes do not depend on how samples are batched.
  *
- * In host memory without a GPU, each sample has a block. With a GPU each batch has a block, in GPU
- * memory or in page-locked host memory (blocks.h); batches must then have the same samples in each
- * pass. For kept samples (osh_acts_keep) the tensors of the batches are stored without a copy. On
- * the disk each value has a file, in which each sample has a slot at a fixed offset (slots.h); if a
- * run was killed, a later process can continue from complete files. */
+ * Without a GPU, each sample has a block of host memory. With a GPU, each batch has a block in GPU
+ * memory or in page-locked host memory (blocks.h); each batch must then have the same samples in
+ * every pass. For kept samples (osh_acts_keep) the tensors of the batches are stored without a
+ * copy. On the disk each value has a file, in which each sample has a slot at a fixed offset
+ * (slots.h); if a process is killed, a later process of the same run can continue from complete
+ * files. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "graph/exec.h"
@@ -17,38 +18,40 @@ typedef struct osh_acts osh_acts;
 typedef struct osh_acts_place {
     osh_tier tier;
     const char *dir; // for tier disk: directory of the files (osh_scratch_open)
-    bool zstd;       // for tier disk: the samples are compressed
+    bool zstd;       // for tier disk: true: the samples are compressed
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store for the graph and the samples of `beside`, in host memory or on the disk,
- * with other files in the same directory `dir` and the same compression. If f16 is true, values are
- * stored as F16. The caller frees the second store before `beside`; the files of the second store
- * are not kept. */
+/* Makes a second store for the graph and the samples of `beside`, in host memory or on the disk. On
+ * the disk its files are in the directory `dir` of the first store, under other names, and have the
+ * same compression. If f16 is true, values are stored as F16. The caller frees the second store
+ * before `beside`; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
-int64_t osh_acts_own_bytes(const osh_graph *g); // gross host bytes of a store without values
+int64_t osh_acts_own_bytes(const osh_graph *g); // returns the gross host bytes of a store that
+                                                // contains no values
 /* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
- * is this memory. The caller calls this before the first value is stored. */
+ * is this memory. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Sets the number of kept samples: for samples [0, n), osh_acts_put takes tensors and osh_acts_get
- * returns them, without a copy. The tier stores all other samples. Batches must have the same
- * samples in each pass, and no batch may have samples of both kinds. The caller calls this before
- * the first value is stored. */
+ * returns them, without a copy. The tier stores all other samples. Each batch must have the same
+ * samples in every pass, and no batch may have both kept and other samples. The caller calls this
+ * before the first value is stored. */
 void osh_acts_keep(osh_acts *a, int64_t n);
-/* Lets host memory for copies to a GPU be pageable instead of page-locked. Called before
+/* Makes host memory for copies to a GPU pageable instead of page-locked. Must be called before
  * osh_acts_use. */
 void osh_acts_unpinned(osh_acts *a);
 /* For tier disk: n_threads threads read n_batches in advance (loaders.h) between osh_acts_open and
- * osh_acts_close. For other tiers, does nothing. Called after osh_acts_use. */
+ * osh_acts_close. For other tiers, does nothing. Must be called after osh_acts_use. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
-/* Returns the number of batches for which the caller calls osh_acts_ask before it needs them. */
+/* Returns the number n of batches that are read in advance: before the caller gets batch k, it must
+ * call osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
 void osh_acts_by_card(osh_acts *a);
-/* For tier disk. osh_acts_of_run sets a number that no other run has. osh_acts_stage sets the
- * number of the work (visit) that makes the values that are stored next. */
+/* Both functions set numbers that identify files of tier disk. osh_acts_of_run sets a number that
+ * no other run has. osh_acts_stage sets the number of the visit whose values are stored next. */
 void osh_acts_of_run(osh_acts *a, uint64_t run);
 void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
@@ -60,9 +63,9 @@ typedef struct osh_acts_rows { // samples [first, first + n) of a value
     int value;
     int64_t first, n;
 } osh_acts_rows;
-/* Sets *t to a tensor of the samples r on `d` (NULL: in host memory), which the caller frees. For
- * kept samples *t is the stored tensor: a view that is valid until the value is dropped, or own if
- * `last` is true. */
+/* Sets *t to a tensor of the samples r on d, or in host memory if d is NULL. The caller frees *t.
+ * For kept samples *t is the stored tensor itself: a view that is valid until the value is dropped;
+ * if `last` is true, the caller gets its ownership. */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
                         osh_device *d);
 /* Stores samples [first, first + n) of a value. t is [tokens of these samples, width] in the
@@ -71,45 +74,50 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
                           const osh_tensor *t);
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                          osh_tensor *t);
-/* Loads one sample to t in host memory. Only for stores without a device. */
+/* Loads one sample to t in host memory. The store must not have a device. */
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
-/* Begins a pass, which osh_acts_close ends. in, out [values]: true for values that are loaded and
- * for values that are stored.
+/* Begins a pass, which osh_acts_close ends. in, out [values]: true for the values that are loaded
+ * and for the values that are stored in the pass. The function prepares the pass:
  *   tier host with a GPU      osh_acts_ask reads values of `in` in advance; values of `out` are
  *                             stored during later work. Each value has a block of GPU memory for
  *                             n_tokens tokens (osh_acts_way_bytes)
  *   disk                      values of `in` are read in advance if osh_acts_read_ahead was called
- *   else                      nothing
- * The caller does not load values of `out` before osh_acts_close. */
+ *   other tiers               nothing is prepared
+ * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
-/* Announces a later osh_acts_get of samples [first, first + n), so that they are read in advance.
- * The calls are in the order of the later calls of osh_acts_get. */
+/* Announces a later osh_acts_get of samples [first, first + n), so that these samples are read in
+ * advance. The order of the calls of osh_acts_ask must be that of the later calls of
+ * osh_acts_get. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // gross bytes of the
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the gross
+                                                                             // bytes of a value's
                                                                              // block of GPU memory
-/* Frees samples [first, first + n) of a value in memory. Does not change a file. */
+/* Frees the memory of samples [first, first + n) of a value. If the samples are in a file, does
+ * nothing. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 bool osh_acts_has(const osh_acts *a, int value);
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // frees all samples of the value and
                                                          // removes its file
 /* For tier disk: syncs the file of the value, so that a loss of power does not lose the samples. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
-/* Continues with the file of a value that an earlier process of this run has stored in that stage.
- * Checks every slot. *found is false if there is no complete file. */
+/* Opens the file of a value that an earlier process of this run has stored in stage `stage`, and
+ * checks every sample. If the file is complete, the value is stored again and *found is true; if
+ * not, *found is false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Return gross bytes of buffers for one sample of any value: osh_acts_frame_bytes to compress it,
- * osh_acts_stage_bytes to hold it. */
+/* Return the gross bytes of a buffer that is large enough for any sample of any value:
+ * osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample itself. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples from `first` on of a value: gross bytes in memory, or bytes
- * without compression on the disk. For the disk with a GPU, osh_slots_bytes returns the bytes. */
+/* Returns the bytes of the samples from `first` on of a value: gross bytes in memory, or for tier
+ * disk the bytes without compression. With a GPU, osh_slots_bytes returns the bytes for tier
+ * disk. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
-/* For tier host with a device: returns the gross host bytes of a batch. */
+/* For tier host with a device: returns the gross host bytes of a batch of n_tokens tokens. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
-/* Returns the gross bytes of the kept batches [0, n) of a value. batch_at [n + 1]: first sample of
+/* Returns the gross bytes of the first n kept batches of a value. batch_at [n + 1]: first sample of
  * each batch. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
                             const int64_t *batch_at, int64_t n);

@@ -1,8 +1,9 @@
 /* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU.
  *
- * Locking pages takes milliseconds, so a block is reused for one value after the other. Sizes are
- * rounded up to one of 16 steps between two powers of two. Batches have whole samples and thus
- * slightly different sizes, so rounding lets them reuse the same blocks.
+ * Page-locking takes milliseconds, so a block that is given back is reused for other values. Sizes
+ * are rounded up: there are 16 sizes between two consecutive powers of two. Batches have slightly
+ * different sizes, because they have whole samples; with rounded sizes they can use the same
+ * blocks.
  *
  * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
@@ -14,7 +15,7 @@
 enum { PAGE = 4096, STEPS = 16 };
 
 struct osh_block {
-    osh_block *next;   // own: next block of the waiting list
+    osh_block *next;   // own: next block of the list `waiting`
     void *room;        // own
     char *data;        // view: page-aligned address in `room`
     size_t n_bytes;    // whole pages
@@ -23,12 +24,13 @@ struct osh_block {
 
 struct osh_blocks {
     osh_device *device; // view
-    osh_block *waiting; // own: list of blocks that were given back, the last one first
-    /* Gross bytes. total: all blocks; used: blocks that are taken; most_used: highest `used` so
-     * far. */
+    osh_block *waiting; // own: list of blocks that were given back, the one given back last at the
+                        // beginning
+    /* Gross bytes. total: of all blocks; used: of the blocks that are taken; most_used: largest
+     * value of `used` so far. */
     size_t total, used, most_used;
-    bool refused;       // the system has refused to page-lock memory
-    bool pageable;      // blocks must not be page-locked
+    bool refused;       // true: the system has refused to page-lock memory
+    bool pageable;      // true: blocks are not page-locked
 };
 
 static size_t block_rounded(size_t n_bytes)
@@ -38,7 +40,7 @@ static size_t block_rounded(size_t n_bytes)
     return (pages + step - 1) / step * step * PAGE;
 }
 
-static size_t block_gross(size_t n_bytes) // n_bytes is already rounded by block_rounded
+static size_t block_gross(size_t n_bytes) // n_bytes must be a result of block_rounded
 {
     return osh_mem_gross(n_bytes + PAGE) + osh_mem_gross(sizeof(osh_block));
 }
@@ -63,7 +65,7 @@ static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
     osh_free(cx, block);
 }
 
-/* Frees one of the blocks that were given back: the last. */
+/* Frees the first block of the list `waiting`, which was given back last. */
 static void blocks_drop_waiting(osh_ctx *cx, osh_blocks *b)
 {
     osh_block *block = b->waiting;
@@ -141,7 +143,8 @@ void *osh_block_data(osh_block *block) { return block->data; }
 
 /* ---- copies ---- */
 
-/* Makes lane `later` (a CUDA stream) wait for the work that is queued on lane `earlier` so far. */
+/* Makes later work of lane `later` (a CUDA stream) wait for all work that is now queued on lane
+ * `earlier`. */
 static osh_status lane_order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
 {
     return b->device->type->order(cx, b->device, later, earlier);
@@ -153,14 +156,15 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
-/* Copies t to the block on lane OUT, concurrently with the work of the GPU. */
+/* Copies t to the block on lane OUT, while lane WORK runs kernels. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
 {
     osh_status rc = OSH_OK;
     const osh_device_type *type = b->device->type;
     size_t n = osh_tensor_bytes(t);
-    /* Work that is queued next waits until the previous store has read `through`. */
+    /* Lane WORK waits until the previous store has read `through`, before it overwrites
+     * `through`. */
     if (through) OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
     if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
     OSH_TRY(lane_order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
@@ -170,14 +174,14 @@ done:
     return rc;
 }
 
-/* Prepares a copy by the host: waits until no lane uses the block. Such a copy is made if the block
- * is not page-locked or the tensor is in host memory. */
+/* Waits until no lane uses the block, so that the host can copy to or from it. The host copies if
+ * the block is not page-locked or the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
     /* block_lock has already logged the reason. */
     if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1);
-    return OSH_OK; // no lane uses a block that is not page-locked
+    return OSH_OK; // a block that is not page-locked is never used by a lane
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
@@ -197,7 +201,7 @@ done:
 }
 
 /* Queues a copy of a block to `to` in GPU memory on lane IN. The copy starts after the work that is
- * queued so far. */
+ * now queued on lane WORK. */
 static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to,
                               size_t n_bytes)
 {

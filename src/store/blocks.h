@@ -8,8 +8,8 @@
  *   ask     IN waits for WORK: block -> landing
  *   arrive  WORK waits for IN: landing -> t
  *
- * A block can be taken again as soon as it is given back: WORK waits for the copy from the block,
- * and OUT waits for WORK before it writes to the block. */
+ * A block can be taken again as soon as it is given back, even if a copy from it is not complete:
+ * WORK waits for this copy, and OUT waits for WORK before it writes to the block. */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "tensor/device.h"
@@ -18,24 +18,25 @@ typedef struct osh_blocks osh_blocks;
 typedef struct osh_block osh_block;
 /* Makes an empty set of blocks. If `pin` is false, no block is page-locked. */
 osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d, bool pin);
-/* Frees all blocks, which the caller has given back before. Accepts NULL. */
+/* Frees all blocks. The caller must have given back all of them. Accepts NULL. */
 void osh_blocks_free(osh_ctx *cx, osh_blocks *b);
-/* Returns in *out a block for n_bytes: a block that was given back, or a new block. If memory
- * cannot be page-locked, the block is pageable: copies are slower, and this is logged once. */
+/* Sets *out to a block for n_bytes: a block that was given back, or a new block. If memory cannot
+ * be page-locked, the block is pageable, which makes copies slower; the reason is logged once. */
 osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n_bytes);
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
 void *osh_block_data(osh_block *block); // returns the block's host memory; no copy of the block may
                                         // be in progress
-/* Returns the gross host bytes of a block for n_bytes. All blocks together never have more bytes
- * than the most that were in use at one time. */
+/* Returns the gross host bytes of a block for n_bytes. The blocks that are taken and those that
+ * were given back never have more bytes together than the blocks that were in use at one time, at
+ * most. */
 size_t osh_blocks_gross(size_t n_bytes);
 
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
- * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
- * overwrite t. The host does not wait for the copy of osh_block_store. If `through` (GPU memory of
- * the size of t) is not NULL, later work of the GPU does not wait either. Until osh_blocks_settle,
- * only osh_block_store may write to `through`, and blocks that were stored through it may not be
- * loaded. */
+ * in GPU memory or in host memory. Work that is queued on the GPU after the call may already read
+ * or overwrite t. The host does not wait for the copy of osh_block_store. If `through` (GPU memory
+ * of the size of t) is not NULL, later work of the GPU does not wait either. Until
+ * osh_blocks_settle, only osh_block_store may write to `through`, and blocks that were stored
+ * through it may not be loaded. */
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
                            void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);
@@ -45,6 +46,6 @@ osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tens
 osh_status osh_block_ask(osh_ctx *cx, osh_blocks *b, osh_block *block, void *landing,
                          size_t n_bytes, bool *asked);
 osh_status osh_block_arrive(osh_ctx *cx, osh_blocks *b, const void *landing, osh_tensor *t);
-/* Makes later work of the GPU wait for all copies. */
+/* Makes later work of lane WORK wait for all copies that were begun. */
 osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b);
 #endif

@@ -1,8 +1,9 @@
 /* loaders.c - reads batches in advance on threads: osh_loaders_ask queues a task, threads read the
  * samples of the task, and osh_loaders_take or osh_loaders_load returns them.
  *
- * A block may be reused after its rows have been copied to GPU memory. The caller loads batch after
- * batch, so the blocks of a batch are freed when the next batch is loaded. */
+ * A block may be given back only after its rows have been copied to GPU memory. The caller loads
+ * one batch after the other, so the blocks of a batch are given back when the next batch is
+ * loaded. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -19,14 +20,15 @@ struct task { // a request to read samples [first, first + n) of a value
     osh_tensor *t;     // own: used without a GPU
     osh_block *block;  // own: used with a GPU: a block of l->blocks
     char *to;          // view: data of `t` or of `block`
-    int64_t begun, over; // number of samples whose read has begun, and whose read is complete
-    bool failed;         // the read of a sample has failed
+    int64_t begun, over; // begun: number of samples whose read has begun; over: number of samples
+                         // whose read is complete
+    bool failed;         // true: the read of a sample has failed
 };
 
 typedef struct loader {
     osh_loaders *l;   // view
     osh_ctx *cx;      // own
-    osh_slots slots;  // own: only its members frame and transit
+    osh_slots slots;  // a copy of *osh_loaders.slots; only its members frame and transit are own
     pthread_t thread;
     bool running;
 } loader;
@@ -35,9 +37,9 @@ struct osh_loaders {
     const osh_slots *slots; // view
     osh_device *device;     // view; NULL: there is no GPU
     osh_blocks *blocks;     // own: used with a GPU
-    loader *of;             // own [n]: one for each thread
+    loader *of;             // own [n]: one loader for each thread
     int n;
-    task *asked;            // own: tasks in the order of osh_loaders_ask
+    task *asked;            // own: list of tasks in the order of the calls of osh_loaders_ask
     task *leaving;          // own: tasks of the batch whose rows are being copied to the GPU
     pthread_mutex_t lock;   // protects the list `asked`, the progress of its tasks, and `stop`
     pthread_cond_t work, done;
@@ -62,7 +64,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU, the blocks of one more batch exist while they are copied to the GPU. */
+    /* With a GPU there are blocks for one more batch: the batch that is being copied to the GPU. */
     return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -115,13 +117,13 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- the threads ---- */
 
-/* True if no thread reads a sample of the task, and no thread will. */
+/* True if no thread is reading a sample of the task, and no thread will begin to read one. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
 }
 
-/* Returns the next task with a sample to read, or NULL. */
+/* Returns the first task in the list that still has samples to read, or NULL if there is none. */
 static task *task_next(const osh_loaders *l)
 {
     task *t = l->asked;
@@ -228,7 +230,7 @@ done:
 }
 
 /* Waits for the task that begins with sample `first` of the value, and removes it from the list.
- * The caller frees the task. Returns NULL if it was not requested or could not be read. */
+ * The caller frees the task. Returns NULL if there is no such task or if it could not be read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);
@@ -236,7 +238,8 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    if (t) *at = t->next; // only the calling thread changes the list
+    if (t) *at = t->next; // `at` is still valid, because only the thread of the caller changes the
+                          // list
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;
     task_free(cx, l, t);

@@ -4,40 +4,40 @@
  *   without a GPU   disk -> a tensor in host memory, which the caller gets
  *   with a GPU      disk -> a block of host memory (blocks.h), page-locked or not -> the GPU
  *
- * If a thread cannot read a batch, the batch counts as not requested: the caller then reads the
+ * If a thread cannot read a batch, the batch is treated as not requested. The caller then reads the
  * batch itself and gets the error. */
 #ifndef OSH_LOADERS_H
 #define OSH_LOADERS_H
 #include "store/slots.h"
 
 typedef struct osh_loaders osh_loaders;
-/* Makes n_threads loaders, which read files with the layout of s; osh_loaders_start starts their
- * threads. device NULL: there is no GPU. s must outlive the loaders. */
+/* Makes n_threads loaders, which read files with the layout that s describes. osh_loaders_start
+ * starts the threads. device NULL: there is no GPU. s must outlive the loaders. */
 osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads,
                            osh_device *device, bool pin);
-void osh_loaders_free(osh_ctx *cx, osh_loaders *l); // stops the threads; accepts NULL
+void osh_loaders_free(osh_ctx *cx, osh_loaders *l); // also stops the threads; accepts NULL
 osh_status osh_loaders_start(osh_ctx *cx, osh_loaders *l);
-/* Waits for the threads and frees the batches that were not taken. Does nothing if no thread was
- * started. */
+/* Stops the threads, waits for them and frees the batches that were not taken. Does nothing if no
+ * thread was started. */
 osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l);
 /* Requests samples [first, first + n) of a value. f must not change until these samples are taken
  * or the threads are stopped. */
 osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
                            int64_t first, int64_t n);
-/* Without a GPU: waits for the requested batch that begins with sample `first`. Sets *t to its
- * tensor, which the caller frees, in memory of the class in use (osh_mem_use). *t is NULL if the
- * batch was not requested or could not be read. */
+/* Without a GPU: waits for the requested batch that begins with sample `first`. Sets *t to the
+ * tensor of the batch, which the caller frees. Its memory is counted in the class in use
+ * (osh_mem_use). Sets *t to NULL if the batch was not requested or could not be read. */
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t);
 /* With a GPU: waits for the requested batch that begins with sample `first`, and copies it to t in
- * GPU memory. *found is false if the batch was not requested or could not be read. */
+ * GPU memory. Sets *found to false if the batch was not requested or could not be read. */
 osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
                             bool *found);
-/* Returns how many batches the caller requests in advance, so that each thread has a sample to
- * read. */
+/* Returns the number of batches that the caller must request in advance so that each thread has a
+ * sample to read. */
 int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches);
-/* Return gross host bytes. osh_loaders_own_bytes: n_threads loaders with `frame` bytes each for
- * decompression (0: not compressed). osh_loaders_value_bytes: one value in n_ahead batches of
- * n_tokens tokens. */
+/* Return gross host bytes. osh_loaders_own_bytes: bytes of n_threads loaders, each with a buffer of
+ * `frame` bytes for decompression (0: samples are not compressed). osh_loaders_value_bytes: bytes
+ * of one value in n_ahead batches of n_tokens tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
                                 bool card);

@@ -15,7 +15,7 @@
 
 struct osh_scratch {
     char *dir;      // own
-    osh_file *mark; // own: the locked mark
+    osh_file *mark; // own: the mark (scratch.h), a file that this process has locked
 };
 
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial)
@@ -39,8 +39,8 @@ static bool is_values_file(const char *name)
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Fails if `dir` has a file that oneshot did not make, or has files but no mark. *empty: true if
- * `dir` has no file. */
+/* Fails if `dir` has a file that oneshot did not make, or has files but no mark. Sets *empty to
+ * true if `dir` has no file. */
 static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;
@@ -101,11 +101,11 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* The process that held the lock before may have removed the mark. */
+    /* Another process may have removed the mark before it released the lock. */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
     if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark must be on the disk before any file of
-                                               // values
+                                               // values is created
     *out = s, s = NULL; // give
 done:
     osh_free(cx, path);
@@ -125,8 +125,8 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    if (d) fsync(dirfd(d)); // syncs first, so that even after a loss of power no file of values
-                            // exists without the mark
+    if (d) fsync(dirfd(d)); // the removals are put on the disk before the mark is removed, so that
+                            // even after a loss of power no file of values exists without the mark
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }

@@ -1,16 +1,19 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. The directory also contains a mark, a file that the using process locks. If the path is
- * anything else (a link, a directory without the mark or with a file that oneshot did not make),
- * the functions fail with this path and change nothing. */
+ * the disk. The directory also contains a mark: a file that the process that uses the directory
+ * locks. If the path is not such a directory (but a link, a directory without the mark, or one with
+ * a file that oneshot did not make), the functions fail with a message that names the path and
+ * change nothing. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
 
-#define OSH_SCRATCH_NAME "scratch" // name of the scratch directory in the partial directory
+#define OSH_SCRATCH_NAME "scratch" // name of the scratch directory if it is in the partial
+                                   // directory
 typedef struct osh_scratch osh_scratch;
 /* Sets *out (own) to the path of the scratch directory of a run with the partial directory
- * `partial`. The path is below scratch_dir, or below `partial` if scratch_dir is NULL. The name is
- * computed from the resolved path of `partial`, so it does not depend on the working directory. */
+ * `partial`. The path is in scratch_dir, or in `partial` if scratch_dir is NULL. The name of the
+ * directory in scratch_dir is a hash of the resolved (real) path of `partial`, so it does not
+ * depend on the working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
 /* Fails if the path exists and is not a scratch directory. */
 osh_status osh_scratch_check(osh_ctx *cx, const char *dir);
@@ -21,7 +24,7 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir);
 void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files);
 /* Removes the directory of an earlier run. An absent directory is no error. */
 osh_status osh_scratch_remove(osh_ctx *cx, const char *dir);
-/* Sets *out (own) to the path of a value's file. Fails if the path of the directory no longer leads
- * to the directory that was opened. */
+/* Sets *out (own) to the path of a value's file. Fails if the path of the scratch directory now
+ * names another directory than the one that was opened. */
 osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int value);
 #endif

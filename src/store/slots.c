@@ -10,9 +10,10 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // header at the beginning of a slot
-    uint64_t n_bytes; // bytes of the stored data; if fewer than the bytes of the sample, the data
-                      // is a zstd frame
+typedef struct head { // header of a slot, which is before the data or, in the layout with blocks,
+                      // at the beginning of the file
+    uint64_t n_bytes; // number of bytes of the stored data; if it is less than the bytes of the
+                      // sample, the data are a zstd frame
     uint64_t sum;
 } head;
 
@@ -48,8 +49,9 @@ static int64_t round_to_block(int64_t n)
 /* True if the data of each sample begins at a block of the file (second layout of slots.h). */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* Returns the offset of a sample's data in the layout with blocks. One block per sample is added,
- * which is enough to round up the end of the data. */
+/* Returns the offset of a sample's data in the layout with blocks. The offset without padding is
+ * rounded up to a block, and one block is added for each earlier sample, so that there is space for
+ * the end of its last block. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -84,7 +86,7 @@ static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    /* The buffer is counted as host memory, also if the class in use is another. */
+    /* The buffer is counted as host memory, even if another class is in use. */
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
@@ -108,7 +110,7 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
 
 /* ---- one sample ---- */
 
-/* Returns the seed for the checksum of a sample that is stored as n_kept bytes. */
+/* Returns the seed of the checksum of a sample whose stored data have n_kept bytes. */
 static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,
                           uint64_t n_kept)
 {
@@ -199,7 +201,8 @@ done:
     return rc;
 }
 
-typedef struct rows { // samples [first, end) of a value; their rows begin at byte `at` of t
+typedef struct rows { // samples [first, end) of a value; the rows of sample `first` begin at byte
+                      // `at` of t
     osh_slot_file *f;
     int value;
     int64_t first, end;
@@ -207,7 +210,7 @@ typedef struct rows { // samples [first, end) of a value; their rows begin at by
     size_t at;
 } rows;
 
-/* Reads the first sample of r to host memory and copies it to the device. */
+/* Reads sample r->first to host memory and copies it to r->t on the device. */
 static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
@@ -220,8 +223,8 @@ done:
     return rc;
 }
 
-/* Checks the samples that the GPU has read. If a checksum is wrong, reads the sample again on the
- * host; fails if the checksum is wrong again. */
+/* Checks the samples that the GPU has read, whose checksums are in sums. If a checksum is wrong,
+ * the host reads the sample again. Fails if the checksum is wrong again. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {
@@ -241,7 +244,7 @@ done:
     return rc;
 }
 
-/* Lets the GPU read samples [r->first, r->end), at most OSH_CUDA_SUMS of them. */
+/* Makes the GPU read samples [r->first, r->end). Their number is at most OSH_CUDA_SUMS. */
 static osh_status rows_get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;

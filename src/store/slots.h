@@ -4,8 +4,8 @@
  *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *
  * With a GPU and without compression, the data of each sample begins at a block of the file, so
- * that the GPU itself can read it. The checksum is then one that a GPU can compute (ops/wordsum.h),
- * and the headers of all samples are at the beginning of the file:
+ * that the GPU itself can read it. The checksum is then that of ops/wordsum.h, which a GPU can
+ * compute in parallel, and the headers of all samples are at the beginning of the file:
  *
  *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *
@@ -20,18 +20,19 @@
 #include "data/dataset.h"
 
 typedef struct osh_slot_file { // the file of one value
-    osh_file *file;      // own; NULL: no file yet
-    osh_cuda_file *card; // own: handle with which the GPU reads the file; NULL: not yet opened
-    uint64_t stage;      // stage that stored the value (osh_acts_stage)
+    osh_file *file;      // own; NULL: the file is not yet created
+    osh_cuda_file *card; // own: handle by which the GPU reads the file; NULL: not yet opened
+    uint64_t stage;      // number of the stage in which the value was stored (osh_acts_stage)
 } osh_slot_file;
 
 typedef struct osh_slots {
     const osh_graph *g;   // view
     const osh_dataset *d; // view
-    osh_device *device;   // view: device into whose memory files are read; NULL: files have the
-                          // layout without blocks
-    bool f16;             // samples are stored as F16 instead of the value's dtype
-    bool zstd, by_card;   // by_card: the GPU itself reads files
+    osh_device *device;   // view: device to whose memory files are read; NULL: there is none, and
+                          // files have the layout without blocks
+    bool f16;             // true: samples are stored as F16 instead of the value's dtype
+    bool zstd, by_card;   // zstd: true: samples are compressed; by_card: true: the GPU itself reads
+                          // files
     uint64_t run;
     void *frame;          // own: [frame_room] buffer for zstd
     size_t frame_room;
@@ -40,24 +41,27 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
-/* Returns the bytes of a value's file. in_blocks: the layout with blocks, of all samples.
- * Otherwise: the samples from `first` on, without compression. */
+/* Returns the bytes of a value's file. in_blocks true: bytes of all samples in the layout with
+ * blocks. in_blocks false: bytes of the samples from `first` on in the other layout, without
+ * compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
-osh_dtype osh_slots_dtype(const osh_slots *s, int value); // dtype of the stored samples
-size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // bytes of the rows of one
-                                                                      // sample
+osh_dtype osh_slots_dtype(const osh_slots *s, int value); // returns the dtype of the stored samples
+size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // returns the bytes of the
+                                                                      // rows of one sample
 /* Returns the bytes of the rows of samples [first, first + n). */
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n);
 
 /* osh_slot_put writes one sample from host memory, and osh_slot_get reads one to host memory. The
- * caller sets f->stage. osh_slot_get returns OSH_E_IO if the checksum of the slot is wrong. */
+ * caller must have set f->stage. osh_slot_get returns OSH_E_IO if the checksum of the slot is
+ * wrong. */
 osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                         int64_t sample, const void *from);
 osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                         int64_t sample, void *to);
-/* osh_slots_put_rows writes the samples from `first` on whose rows are in t, in device memory;
- * osh_slots_get_rows reads them. */
+/* t is in device memory and contains the rows of consecutive samples, beginning with sample
+ * `first`. osh_slots_put_rows writes these samples to the file, osh_slots_get_rows reads them from
+ * the file. */
 osh_status osh_slots_put_rows(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                               int64_t first, const osh_tensor *t);
 osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int value, int64_t first,

@@ -67,7 +67,8 @@ static void codes_get(uint8_t *codes, const uint8_t *from, int64_t n, int bits)
 static void micro_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes,
                             int64_t n)
 {
-    codes_put(to, codes, n * I, s->weights.bits); // a row has a whole number of bytes
+    codes_put(to, codes, n * I, s->weights.bits); // the rows can be packed as one sequence, because
+                                                  // each row has a whole number of bytes
 }
 
 typedef struct packing {
@@ -75,7 +76,7 @@ typedef struct packing {
     int64_t n; // codes
     int bits;
 } packing;
-enum { CODES = 1 << 18 }; // codes of a chunk
+enum { CODES = 1 << 18 }; // number of codes of a chunk
 
 static osh_status micro_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -29,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // bits that are not yet written, lowest first
+    uint64_t acc = 0; // bits that are not yet written to `words`, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -76,9 +76,9 @@ static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
 }
 #endif
 
-/* Packs a whole row. 8 codes take exactly `bits` bytes, so blocks of 8 codes are independent. In a
- * block, the bits of 2, then of 4, then of all 8 codes are moved together (like PEXT, without
- * BMI2). The host is little-endian like the file. */
+/* Packs a row of n contiguous codes. 8 codes take exactly `bits` bytes, so blocks of 8 codes are
+ * packed independently. In a block, shifts join the bits of 2 codes, then of 4, then of all 8 (the
+ * result of the instruction PEXT, which needs BMI2). The host is little-endian like the file. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
@@ -87,7 +87,9 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // codes of 8 bits need no packing
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // codes of 8 bits are only
+                                                                  // converted, because a code is a
+                                                                  // byte of the stream
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -101,9 +103,10 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
-        memcpy(to, &v, 8); // the next block overwrites all but the first `bits` bytes
+        memcpy(to, &v, 8); // the next block overwrites the bytes after the first `bits` bytes
     }
-    uint32_t rest[8] = {0}; // words of the last codes, padded with 0
+    uint32_t rest[8] = {0}; // the words that contain the codes after the last whole block, padded
+                            // with 0
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
 }

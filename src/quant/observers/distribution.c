@@ -1,6 +1,7 @@
 /* distribution.c - chooses the scale for which the standard deviation of the scaled values equals
- * the standard deviation of all FP8 numbers. The former is computed from the middles of the bins.
- * For integers the range is the largest |x|, so no value is outside. */
+ * the standard deviation of all FP8 numbers. The standard deviation of the scaled values is
+ * computed from the middles of the histogram's bins. For integer types the range ends at the
+ * largest |x|, so that no value is outside. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -1,12 +1,15 @@
-/* entropy.c - chooses the range with the least KL(p || q), where q has only `levels` steps.
+/* entropy.c - chooses the range with the least KL(p || q), where p is the histogram clipped to the
+ * range and q is p reduced to `levels` values.
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
- *   q   these bins without the values outside, in `levels` runs of 2 i / levels bins (the last run
- *       has the rest); the count of a run is divided equally among its bins with p > 0
+ *   q   these bins without the values outside, in `levels` runs: groups of 2 i / levels consecutive
+ *       bins (the last run has the rest). The count of a run is divided equally among its bins with
+ *       p > 0
  *
- * In p and q, an empty bin gets a count of 1e-4, which is subtracted from the other bins. i grows
- * from levels / 2 in steps of n / bins, rounded up (n: current number of bins, bins: first number).
- * The first of several equal ranges is chosen. */
+ * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted in
+ * equal shares from the other bins. i grows from levels / 2 in steps of n / bins, rounded up (n:
+ * current number of bins, bins: initial number). Of ranges with equal divergence the first is
+ * chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>
@@ -24,15 +27,16 @@ static double spread_count(const spread *s, int64_t b)
            (b == s->i - 1 ? s->above : 0);
 }
 
-/* Returns the count x of a bin after smoothing: an empty bin gets 1e-4, and the others lose as much
- * in total. zeros: number of empty bins; n: number of bins. */
+/* Returns the count of a bin with count x after smoothing: each empty bin gets 1e-4, and the sum of
+ * these counts is subtracted in equal shares from the other bins. zeros: number of empty bins; n:
+ * number of bins. */
 static double entropy_smooth(double x, double zeros, double n)
 {
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Returns the count of the run [first, end) divided by *bins, the number of bins of the run with p
- * > 0. */
+/* Returns the sum of the counts of bins [first, end) divided by *bins. Sets *bins to the number of
+ * these bins with p > 0. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

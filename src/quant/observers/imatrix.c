@@ -1,8 +1,8 @@
 /* imatrix.c - searches the range of a weight with the smallest error, where the errors of an input
  * channel are weighted by the mean square of the channel (llmcompressor/observers/imatrix.py). As
  * in the library, only strategies channel and group are weighted. With other strategies all
- * channels count equally, and `strict: true` is an error. With patience 0 the search does not end
- * early. */
+ * channels have equal weight; if `strict: true` is set, such a strategy is an error. With patience
+ * 0 the search does not end early. */
 #include "quant/observer.h"
 
 static osh_range_search imatrix_search(const osh_q_args *a)

@@ -1,7 +1,7 @@
-/* layerwise_percentile.c - chooses the percentile with the least loss out of three. The loss is |x
- * - dq(x)|, or its square if `mse` is set. It is summed over the middles of the bins; if `exact` is
- * set, the means over all values of each sample are summed. The first of several equal percentiles
- * is chosen. */
+/* layerwise_percentile.c - chooses, of three percentiles, the one with the smallest loss. The loss
+ * is |x - dq(x)|, or its square if `mse` is set. The loss is summed over the histogram, with the
+ * middle of each bin as x; if `exact` is set, the mean over the values of each sample is computed
+ * instead, and these means are summed. Of percentiles with equal losses the first is chosen. */
 #include "quant/calibrate.h"
 
 static bool layerwise_halves(const osh_q_args *a) { return !a->symmetric; }

@@ -1,8 +1,9 @@
-/* min_mse.c - chooses the range with the smallest (x - dq(x))^2, summed over the middles of the
- * bins; if `exact` is set, the means over all values of each sample are summed. Step i <
- * int(maxshrink grid) multiplies both ends by 1 - i / grid. If power_of_two is set, the scale is
- * 2^e with five values of e, from m + 1 to m - 3, where 2^m is the smallest scale with which no
- * value is outside. The first of several equal ranges is chosen. */
+/* min_mse.c - chooses the range with the smallest loss (x - dq(x))^2. The loss is summed over the
+ * histogram, with the middle of each bin as x; if `exact` is set, the mean over the values of each
+ * sample is computed instead, and these means are summed. Step i < int(maxshrink grid) multiplies
+ * both ends by 1 - i / grid. If power_of_two is set, the scale is 2^e with five values of e, from m
+ * + 1 to m - 3, where 2^m is the smallest scale with which no value is outside. Of ranges with
+ * equal losses the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

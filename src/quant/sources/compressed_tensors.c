@@ -29,7 +29,7 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        // The shape is not checked here, but by `oneshot eval`.
+        // The shape is not checked in this function; `oneshot eval` checks it.
         osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
@@ -109,8 +109,8 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // stored bits of a code; a row has a whole
-                                                     // number of bytes
+    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // number of stored bits of a code; each row
+                                                     // has a whole number of bytes
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
     OSH_TRY(check_dims(cx, s->e));
@@ -202,7 +202,7 @@ done:
     return rc;
 }
 
-/* Binds the stored tensors of a module, in the order of its format. */
+/* Finds the stored tensors of a module, in the order of its format, and stores them in q->parts. */
 static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -225,7 +225,8 @@ done:
     return rc;
 }
 
-/* Loads scale and zero point of the module's outputs. */
+/* Loads the stored scale and zero point of the module's outputs into q->out_scale and
+ * q->out_zero. */
 static osh_status load_outputs(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;

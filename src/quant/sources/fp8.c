@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-/* Reads weight_block_size to block [rows, columns]. Sets both to 0 if config.json does not have the
- * key. */
+/* Reads weight_block_size to block = {rows, columns}. Sets both numbers to 0 if config.json does
+ * not have the key. */
 static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
@@ -55,8 +55,9 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* True for all remaining FP8 tensors, and for scales whose tensor has another dtype or is missing.
- * bare_find accepts only experts and fails for the others. */
+/* Is asked about tensors for which fp8_claims returns false. True for all FP8 tensors, and for
+ * scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find later accepts only
+ * tensors of experts and fails for all other tensors. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
@@ -66,8 +67,8 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* Computes the shape of the scales of all experts as one matrix: the scales of expert 0, then those
- * of expert 1, and so on. */
+/* Sets `shape` to the shape of the scales of all experts, as one matrix: the scales of expert 0,
+ * then those of expert 1, and so on. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_st_entry *scale)
 {
@@ -106,7 +107,9 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_ent
         a->strategy = OSH_Q_BLOCK;
         for (int d = 0; d < 2; d++) {
             int64_t n = d ? q->I : q->O;
-            bool even = q->experts && n % shape[d] == 0; // an expert may be smaller than a block
+            bool even = q->experts && n % shape[d] == 0; // blocks of equal size are preferred for
+                                                         // experts, because an expert may be
+                                                         // smaller than weight_block_size
             a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
             OSH_FAIL(cx, OSH_E_FORMAT,

@@ -82,7 +82,7 @@ static size_t expert_block_bytes(const osh_source_module *q)
 }
 
 /* Reads the blocks and scales of one expert into the cache. The cache is useful because callers
- * read an expert piece by piece. The caller holds the lock. */
+ * read an expert in several pieces. The caller must hold the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;

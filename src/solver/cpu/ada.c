@@ -2,14 +2,14 @@
  * a block of rows before it begins the next block, so it needs memory for one block only. The bytes
  * do not depend on threads.
  *
- * AdaRound (Nagel et al., arXiv 2004.10568): v is learned; h, between 0 and 1, moves from rounding
- * down to rounding up
+ * AdaRound (Nagel et al., arXiv 2004.10568): v is learned; h = 0 rounds w / s down, h = 1 rounds it
+ * up
  *
  *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
  *   loss + reg sum (1 - |2 h - 1|^beta)
  *
- * After the warm start beta changes from `from` to `to` along half a cosine. At first h is the
- * fraction of w / s; at the end h = (v >= 0).
+ * After the warm start beta changes from `from` to `to` along half a cosine. Before the first step
+ * h is the fractional part of w / s; the final codes use h = 1 if v >= 0, else 0.
  *
  * AdaQuant (Hubara et al., arXiv 2006.10518): the weight x and the change d of the scale s0 are
  * learned, and gradients ignore rounding
@@ -17,8 +17,8 @@
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
  *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
- * AutoRound (Cheng et al., arXiv 2309.05516): an offset v, added before rounding, and shares a, b
- * of a group's range are learned
+ * AutoRound (Cheng et al., arXiv 2309.05516): an offset v, added before rounding, and factors
+ * (shares) a, b of the two ends of a group's range are learned
  *
  *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
@@ -47,8 +47,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: rows of a block. PARTS: number of arrays [rows, ld] of a block; ld is I, rounded up to a
- * multiple of 8. SMALL: number of arrays [rows, groups] of a block. */
+/* ROWS: number of rows of a block. PARTS: number of arrays [rows, ld] that a block needs; ld is I,
+ * rounded up to a multiple of 8. SMALL: number of arrays [rows, groups] that a block needs. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)
@@ -71,7 +71,8 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-/* Returns views of the worker's scratch, set to zero, and of the block's curve. */
+/* Returns views of the worker's scratch, whose elements it sets to 0, and a view of the block's
+ * curve. */
 static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;
@@ -105,8 +106,8 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Sets e to w^ - w for the codes of rows [row, row + n), and loss[r] of each of these rows to T
- * times its loss. */
+/* Sets e to w^ - w for the codes of rows [row, row + n). Sets loss[r] to T times the loss of row
+ * `row` + r. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -123,7 +124,7 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
 }
 
 /* Loads weights and scales of rows [row, row + n), computes C, and sets the learned numbers to
- * their first values. */
+ * their initial values. */
 static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -213,8 +214,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores the codes and scales of a row unless learning diverged. With rule.selective the loss of
- * the row must also be lower than with the given codes. */
+/* Stores the codes and scales of a row unless learning diverged. With rule.selective, stores them
+ * only if the loss of the row is also lower than with the given codes. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -2,8 +2,8 @@
  * example from the output of a decoder layer. The methods are those of ada.c, one step per call.
  * Rows are independent, so the bytes do not depend on threads.
  *
- * A learner stores v (or AdaQuant's weight), the gradient, Adam's means, and the learned numbers of
- * each group. */
+ * A learner (osh_ada_learner) stores v (or AdaQuant's weight), the gradient, Adam's means, and the
+ * learned numbers of each group. */
 #include "solver/ada.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -12,15 +12,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Number of arrays that a learner stores: SIGN (AutoRound) or ADAM (other methods) arrays [O, ld]
- * with v or the weight, gradient and Adam's means; SMALL arrays [O, groups]. ld is I, rounded up to
- * a multiple of 8. */
+/* Numbers of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound: v and its gradient.
+ * ADAM: arrays [O, ld] of the other methods: v or the weight, gradient, Adam's two means. SMALL:
+ * arrays [O, groups]. ld is I, rounded up to a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // scratch of a thread, in rows of ld floats
+enum { SCRATCH = 6 }; // scratch of one thread, counted in rows of ld floats
 
-typedef enum weight_is { // weight that a call writes
-    OF_STEP,    // the weight after the steps so far
-    OF_NEAREST, // the weight of the first codes and scales
+typedef enum weight_is { // the weight that a call of learner_all_rows writes to `to`
+    OF_STEP,    // the weight after the steps done so far
+    OF_NEAREST, // the weight from the codes and scales of the arguments
     OF_END,     // the final weight
     KEPT        // the final weight; the call also stores the final codes and scales
 } weight_is;
@@ -28,8 +28,9 @@ typedef enum weight_is { // weight that a call writes
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // view: [O, ld] in `kept`
-    float *mean, *square; // view: [O, ld] in `kept`; NULL: without Adam
+    float *x, *grad;     // view: [O, ld] in `kept`: v or AdaQuant's weight; its gradient
+    float *mean, *square; // view: [O, ld] in `kept`: Adam's two means; NULL: the method does not
+                          // use Adam
     float *small[SMALL]; // view: [O, groups] in `kept`
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
@@ -37,9 +38,10 @@ struct osh_ada_learner {
     bool full;           // true: grad contains a gradient; false: the gradient is 0 and grad is not
                          // read
     int n_threads;
-    weight_is weight;    // argument of the current call
+    weight_is weight;    // the `weight` argument of the current call of learner_all_rows
     double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
-    const osh_ada_row_step *step; // view: step of the current call; NULL: the call does no step
+    const osh_ada_row_step *step; // view: the step that the current call of learner_all_rows does;
+                                  // NULL: no step
     osh_tensor *to;      // view: tensor to which the weight is written
 };
 
@@ -102,7 +104,8 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     return OSH_OK;
 }
 
-/* AutoRound: stores the codes of the row and, if scales learn, its scales. */
+/* AutoRound: stores the codes of the row and, if scales are learned, the scales and zero points of
+ * the row. */
 static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
@@ -136,7 +139,7 @@ static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* Sets e to the weight that results from the given codes and scales. */
+/* Sets e to the weight that results from the codes and scales of the arguments. */
 static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -188,7 +191,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // makes 2 / T, the factor of gradients, equal to 1
+    l->a = *a, l->a.n_tokens = 2; // 2 / T, the factor of gradients, becomes 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
     OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));

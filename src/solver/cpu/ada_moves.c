@@ -1,5 +1,6 @@
-/* ada_moves.c - functions on one row for ada.c and ada_learn.c: scales of columns, first values,
- * steps of scales, codes. The vector loops are in ada_rows.c. ada.c has the formulas. */
+/* ada_moves.c - functions on one row for ada.c and ada_learn.c: scales of columns, initial values
+ * of learned numbers, steps of scales, final codes. The vector loops are in ada_rows.c. ada.c has
+ * the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -7,8 +8,8 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // value of AdaRound's v at which h and the gradient are 0, so that no step
-                     // changes v
+enum { DOWN = -40 }; // value of AdaRound's v; at this value h and the gradient of v are 0, so no
+                     // step changes v
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 {
@@ -92,7 +93,8 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* Sets the factors that correct Adam's means in step n (from 1). */
+/* Sets s->rate and s->root_part, which contain the bias corrections of Adam's means in step n (the
+ * first step is 1). */
 static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
@@ -195,8 +197,9 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients come
- * from the sums of soft (dloss / ds) and e (dloss / dz) over each group. */
+/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients are
+ * computed from the sums over each group of soft, which holds dloss / ds, and of e, which holds
+ * dloss / dz. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
@@ -213,16 +216,16 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s depends on s, so ds
-                                                         // gets a term of dz
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s depends on s, so
+                                                         // dloss / ds gets a term with dloss / dz
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
         m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));
     }
 }
 
-/* Stores the codes and scales of row r. Called when the loss of the row is lower than in all
- * earlier steps. */
+/* Stores the codes and scales of row r. The caller calls this function if the loss of the row is
+ * lower than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;

@@ -37,7 +37,7 @@ static void sigmoid_row(const osh_ada_room *m, int64_t at, int64_t n)
     else sigmoid_body(m, at, n);
 }
 
-/* Computes e = w^ - w from soft. If t->plain is set, e = w^. */
+/* Computes e = w^ - w from soft; if t->plain is 1, e = w^. */
 OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -76,7 +76,7 @@ OSH_VEC_FN void v8_root(osh_v8f *x)
     for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
-/* x -= the step of Adam for gradient g. */
+/* Subtracts Adam's step for the gradient g from x. */
 OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
                         const osh_ada_row_step *t)
 {
@@ -90,7 +90,8 @@ OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g
     *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
 }
 
-/* Does one step of a row. Returns the sum of 1 - |2 h - 1|^beta before the step. */
+/* Does one step of AdaRound on a row. Returns the sum of 1 - |2 h - 1|^beta, computed before the
+ * step. */
 OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                   const osh_ada_row_step *t)
 {
@@ -144,8 +145,8 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes the codes q and u = w / s of eight weights. at[0]: element at which the row begins;
- * at[1]: first of the eight columns. `in` has all bits set where q is not clipped. */
+/* Computes the codes q and u = w / s of eight weights. at[0]: index of the row's first element;
+ * at[1]: first of the eight columns. A lane of `in` has all bits set if its q is not clipped. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -170,8 +171,9 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 #if defined(__x86_64__)
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
-/* Does the work of near_code for sixteen weights. `there`: mask of the lanes that are in the row.
- * The code of a NaN is NaN. Returns the mask of the codes that are not clipped. */
+/* Does the work of near_code for sixteen weights. `there`: mask of the lanes that contain a column
+ * of the row; other lanes are beyond its end. The code of a NaN is NaN. Returns the mask of the
+ * codes that are not clipped. */
 AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
                                             const int64_t at[2], __mmask16 there,
                                             const osh_ada_row_step *t)
@@ -266,8 +268,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* to = dloss / ds: g (round(u) - u), or g (q - z) for clipped codes. g is dloss / dw^; q, u and
- * `in` are from near_code. */
+/* to = dloss / ds, which is g (round(u) - u), or g (q - z) for clipped codes. g is dloss / dw^; q,
+ * u and `in` are from near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {
@@ -277,7 +279,8 @@ OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u,
     v8_store(to, &slope);
 }
 
-/* Does a step of the weights. grad becomes dloss / dw^ * dw^/ds, computed before the step. */
+/* Does one step of AdaQuant on the weights of a row. m->grad becomes dloss / dw^ * dw^/ds, computed
+ * before the step. */
 OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -306,8 +309,8 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 
 /* ---- AutoRound, one row ---- */
 
-/* Does a step of the offsets. soft becomes dloss / ds of each element. If has_zero is set, e
- * becomes dloss / dz. */
+/* Does one step of AutoRound on the offsets v of a row. m->soft becomes dloss / ds of each element.
+ * If t->has_zero is true, m->e becomes dloss / dz. */
 OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                const osh_ada_row_step *t)
 {

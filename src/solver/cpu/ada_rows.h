@@ -5,14 +5,17 @@
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // views: arrays of a block of rows; ld is I, rounded up to a multiple
-                              // of 8
-    float *w, *e, *grad, *c;  // [rows, ld]: weight; w^ - w; T / 2 dloss / dw^; C
-    float *x, *mean, *square; // [rows, ld]: v, or AdaQuant's weight; Adam's two means
-    float *base, *soft;       // [rows, ld]: floor(w / s) + z; sigmoid(v) (AutoRound: dloss / ds)
+typedef struct osh_ada_room { // all members are views of the arrays of a block of rows; ld is I,
+                              // rounded up to a multiple of 8
+    float *w, *e, *grad, *c;  // [rows, ld]: w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C
+    float *x, *mean, *square; // [rows, ld]: x: v, or AdaQuant's weight; mean, square: Adam's two
+                              // means
+    float *base, *soft;       // [rows, ld]: base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds
+                              // in AutoRound
     float *s, *z;             // [ld]: scale and zero point of each column of one row
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]: first scale; change of the scale, with
-                                       // Adam's means; AutoRound: d is share a, d_mean is share b
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]: s0: initial scale; d: change of the scale;
+                                       // d_mean, d_square: Adam's two means of d. AutoRound: d is
+                                       // share a, d_mean is share b
     float *least, *most;      // [rows, groups] AutoRound: range of the group
     float *best_s, *best_z;   // [rows, groups] AutoRound: scale and zero point of the best step
     double *curve;            // [points]
@@ -22,30 +25,33 @@ typedef struct osh_ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
     float *room;    // own: [threads, floats]
-    size_t floats;  // floats of one thread in `room`
+    size_t floats;  // number of floats of one thread in `room`
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
-typedef struct osh_ada_row_step { // numbers of a step that are equal for all elements
-    float rate, root_part;            // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
-    float by;                         // factor 2 / T
-    float reg, beta;                  // reg 0: there is no rounding term
+typedef struct osh_ada_row_step { // numbers of one step that are equal for all elements
+    float rate, root_part;            // for Adam: rate: learning rate / (1 - 0.9^n); root_part: 1 /
+                                      // sqrt(1 - 0.999^n)
+    float by;                         // the factor 2 / T of gradients
+    float reg, beta; // reg: factor of the rounding term, 0: there is none; beta: its exponent
     float lo, hi;
-    float offset;                     // 1: x is an offset of w / s; 0: x is a weight
+    float offset;                     // 1: x is AutoRound's offset v of w / s; 0: x is a weight
     float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
     bool has_zero;                    // AutoRound: there are zero points, computed from the ranges
 } osh_ada_row_step;
 
-/* AdaRound: computes soft and e from x. */
+/* AdaRound: computes m->soft and m->e from m->x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaRound: does a step of x. Returns the sum of 1 - |2 h - 1|^beta before the step. */
+/* AdaRound: changes m->x by one step. Returns the sum of 1 - |2 h - 1|^beta, computed before the
+ * step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant and AutoRound: computes e from x. */
+/* AdaQuant and AutoRound: computes m->e from m->x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant: does a step of x. grad becomes dloss / dw^ * dw^/ds, computed before the step. */
+/* AdaQuant: changes m->x by one step. m->grad becomes dloss / dw^ * dw^/ds, computed before the
+ * step. */
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AutoRound: does a step of x. soft becomes dloss / ds of each element. If has_zero is set, e
- * becomes dloss / dz. */
+/* AutoRound: changes m->x by one step. m->soft becomes dloss / ds of each element. If t->has_zero
+ * is true, m->e becomes dloss / dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
 /* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */

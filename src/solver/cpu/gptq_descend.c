@@ -1,17 +1,18 @@
 /* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
- * a time. In a block, eight columns of a row are tested together. The loop visits each of them only
- * if one of the eight codes may change, which is rare. After a block, the changes are added to the
- * other columns of G = (w^ - w) H. This reads H in panels of columns that fit into the cache and
- * are used for all rows. solver/gptq_descend.c has the formulas. */
+ * a time. In a block, eight columns of a row are tested together. Only if one of the eight codes
+ * may change, which is rare, the eight columns are processed one by one. After each block its
+ * changes are added to the columns of G = (w^ - w) H outside the block. For this, H is read in
+ * panels (groups of PANEL columns) that fit into the cache and serve all rows.
+ * solver/gptq_descend.c has the formulas. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
-enum { PANEL = 2048 }; // columns of H in a panel
+enum { PANEL = 2048 }; // number of columns of H in a panel
 
 typedef struct block { // columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // steep: H_jj s; a step of g / steep codes minimizes the loss over one code
+    // steep: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;
@@ -70,8 +71,8 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
     t->changes[b->row * OSH_DESCEND_BLOCK + t->n_changes[b->row]++] = (osh_change){(int32_t)c, by};
 }
 
-/* Visits the columns of a block. An integer code can change only if |g / steep| is at least 1/2.
- * With a floating type all columns are visited. */
+/* Tests the columns of a block. An integer code can change only if |g / steep| is at least 1/2, so
+ * eight columns below this limit are skipped. With a floating type no column is skipped. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -95,7 +96,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* g [n] += by * h [n] for all changes. g is read once for four changes. */
+/* Adds c[k].by times row c[k].column of h to g [n] for all changes k. Four changes are added in one
+ * pass over g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {
@@ -114,7 +116,7 @@ OSH_AVX2 static void spread_avx2(float *g, const float *h, int64_t ldh, const os
     spread_body(g, h, ldh, c, n_changes, n);
 }
 
-/* Adds the changes of a row to columns [from, to) of G. */
+/* Adds the effect of a row's changed codes to columns [from, to) of G. */
 static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t to)
 {
     const osh_change *c = t->changes + row * OSH_DESCEND_BLOCK;
@@ -125,8 +127,8 @@ static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-/* Visits columns [first, first + n) of all rows that are not settled. A row is settled if the
- * previous sweep changed none of its codes. */
+/* Does coordinate descent on columns [first, first + n) of all rows that are not settled. A row is
+ * settled if the previous sweep changed none of its codes. */
 static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {
     int64_t I = t->a->I;

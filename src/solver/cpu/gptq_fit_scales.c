@@ -1,14 +1,14 @@
 /* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. A and b of the normal
- * equations come from one matrix product for each group and short sums. The reference
- * solver/gptq_fit_scales.c has the formulas. */
+ * equations are computed by one matrix product for each group and by dot products over groups. The
+ * reference solver/gptq_fit_scales.c has the formulas. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
 #include <math.h>
 
-/* Returns the dot product of a and b. Each run of 64 products is summed in f32; the sums of the
- * runs are added in double. */
+/* Returns the dot product of a and b. Each 64 consecutive products are summed in f32; these sums
+ * are added in double. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {
     double sum = 0;
@@ -59,8 +59,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     }
 }
 
-/* Solves for the scales that rows [row, row + n_rows) share. A and b of these rows are summed in
- * the first row. */
+/* Solves for the scales that rows [row, row + n_rows) share. On entry the arrays of row `row`
+ * contain the sums of A and b over these rows. */
 static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
@@ -84,7 +84,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next groups must be fitted to the new
-                                                        // scales
+        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the fit of the next groups needs G of the
+                                                        // new scales
     }
 }

@@ -14,10 +14,11 @@
 
 #include <string.h>
 
-enum { SIDE = 64, ROWS = 16 }; // SIDE: side of a tile that is transposed; ROWS: rows of a chunk
+enum { SIDE = 64, ROWS = 16 }; // SIDE: number of rows and columns of a tile that is transposed;
+                               // ROWS: number of rows of a chunk
 
 typedef struct permute_job {
-    float *h, *room; // own: room [threads, I]
+    float *h, *room; // h: view; room: own [threads, I]
     int64_t I;
     const int32_t *perm;
     bool down; // direction of the mirror: true: lower = upper; false: upper = lower

@@ -1,9 +1,9 @@
-/* gptq_refine.c - improves codes and scales after GPTQ's column loop, in tiles of rows (steps of
- * solver/gptq_refine.h). Rows are independent unless they share scales.
+/* gptq_refine.c - improves codes and scales after GPTQ's column loop, in tiles (groups of rows) and
+ * by the steps of solver/gptq_refine.h. Rows are independent unless they share scales.
  *
- * All steps of a tile are done before the next tile begins. After each step one product computes G
- * = (w^ - w) H anew, so the compared losses are those of the weights as they are stored. If all
- * rows share one row of scales, each step is done for all tiles before the next step begins,
+ * All steps of a tile are done before the next tile begins. After each step one matrix product
+ * computes G = (w^ - w) H anew, so the losses that are compared are exact for the stored weights.
+ * If all rows share one row of scales, each step is done for all tiles before the next step begins,
  * because the best scales depend on all tiles. */
 #include "base/isa.h"
 #include "math/blas.h"
@@ -18,13 +18,13 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all;                  // true: all rows of several tiles share one row of scales
+    bool all; // true: there are several tiles, and all their rows share one row of scales
     int from, to;              // the current pass does steps [from, to)
-    /* own: [n_steps + 2, tiles] losses before the first step, after each step, and with all weights
-     * 0 */
+    /* own: [n_steps + 2, tiles] loss of each tile: before the first step, after each step, and with
+     * all weights 0 */
     double *loss;
-    double *sums;              // own, if `all`: [tiles, groups (groups + 1)] A and b of the fit of
-                               // scales
+    double *sums;              // own, NULL unless `all`: [tiles, groups (groups + 1)] A and b of
+                               // the fit of scales
     float values[256];         // value of each code
 } refine_job;
 
@@ -42,7 +42,7 @@ static bool refine_shares_all(const osh_gptq_refine_args *a, int64_t rows)
     return a->row_block >= a->O && a->O > rows;
 }
 
-/* ---- rows in and out ---- */
+/* ---- load and store rows ---- */
 
 static void refine_load_row(osh_refine_tile *t, const float *values, int64_t r)
 {
@@ -136,8 +136,8 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 /* ---- steps ---- */
 
 /* Keeps or undoes a step for rows [r, r + n), which share scales if n > 1. If the sum of the losses
- * did not rise, keeps the result and returns true. Otherwise restores the rows and returns
- * false. */
+ * did not rise, keeps the result and returns true. Otherwise restores the codes and scales of the
+ * rows and returns false. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -167,7 +167,7 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // the step changed g of the restored rows
+    if (!better) osh_tile_pull(t, t->g); // the step has changed g of the restored rows
 }
 
 static double refine_sum(const double *x, int64_t n, int64_t step)
@@ -177,7 +177,7 @@ static double refine_sum(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
-/* Returns the loss of the tile if all weights become 0. Overwrites d and next. */
+/* Returns the loss that the tile would have if all weights were 0. Overwrites d and next. */
 static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
@@ -189,8 +189,8 @@ static double refine_loss_of_zero(osh_refine_tile *t)
     return sum;
 }
 
-/* Loads tile number `chunk` into the worker's osh_refine_tile, computes G and the losses of the
- * rows, and returns the tile. */
+/* Loads the rows of tile number `chunk` into the worker's osh_refine_tile and computes G and the
+ * losses of these rows. Returns a view of the osh_refine_tile. */
 static osh_refine_tile *refine_open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
@@ -279,7 +279,7 @@ done:
 
 /* ---- scratch ---- */
 
-typedef struct room { // scratch of a thread, in elements of each type
+typedef struct room { // scratch of one thread: numbers of elements of each type
     int64_t floats, doubles, changes;
 } room;
 

@@ -1,12 +1,13 @@
-/* gptq_rescale.c - searches a new scale, zero point and codes of each group, for a tile of rows.
- * One matrix product computes the target: the values of the group that minimize the loss. The
- * search and the column loop work on the transposed group (panel.h). Another product adds the
- * changes to G = (w^ - w) H. The reference solver/gptq_rescale.c has the formulas. */
+/* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group of a tile of
+ * rows. One matrix product computes the target: the values of the group that minimize the loss. The
+ * search and the column loop work on the transposed group (panel.h). A second matrix product adds
+ * the effect of the changes to G = (w^ - w) H. The reference solver/gptq_rescale.c has the
+ * formulas. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target of the group's columns, transposed and in solving order. was [n]: loss
- * of the current codes minus loss of the target, per row. */
+/* Sets panel.w to the target of the group's columns, transposed and in solving order. was [n]: for
+ * each row, the loss of the current codes minus the loss of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

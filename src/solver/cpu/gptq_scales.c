@@ -1,9 +1,9 @@
 /* gptq_scales.c - searches the scales and zero points of a weight, in tiles of rows. Each group of
  * a tile is first transposed (panel.h).
  *
- * The loss of a scale is the sum over the row_block rows that share it. A tile has whole blocks of
- * row_block rows. If all rows share scales (row_block >= O), the losses of the tiles are added in
- * the order of the tiles. */
+ * The loss of a scale is the sum over the row_block rows that share it. A tile contains whole
+ * blocks of row_block rows. If all rows share scales (row_block >= O), the losses of the tiles are
+ * added in the order of the tiles. */
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -11,13 +11,15 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // rows: capacity of a tile; across: number of groups of a row
+    int64_t rows, across; // rows: largest number of rows of a tile; across: number of groups of a
+                          // row
     bool all;             // true: all rows share one row of scales
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // own, if `all`: [tiles, across] range of each group; after pass 0 the
-                          // first `across` elements are the minimum and the maximum over all tiles
-    double *sums;         // own, if `all`: [tiles, across, candidates] loss with each candidate
-                          // scale
+    float *lo, *hi;       // own, NULL unless `all`: [tiles, across] range of each group; after pass
+                          // 0 the first `across` elements are the minimum and the maximum over all
+                          // tiles
+    double *sums;         // own, NULL unless `all`: [tiles, across, candidates] loss with each
+                          // candidate scale
     int pass;             // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate
                           // scales
 } scales_job;
@@ -39,8 +41,8 @@ typedef struct tile_group { // rows [row, row + n), columns [col, col + n_cols) 
     int64_t row, n, col, n_cols;
 } tile_group;
 
-/* Writes the transposed group to x [n_cols, rows]; rows of padding become 0. line [n_cols]:
- * scratch. */
+/* Writes the transposed group to x [n_cols, rows]. Elements of x for rows after the last row of the
+ * tile become 0. line [n_cols]: scratch. */
 static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
                               tile_group g)
 {
@@ -62,7 +64,7 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Computes the scale and zero point of the candidate with the smallest loss. sums
+/* Sets *scale and *zero to those of the candidate with the smallest loss. sums
  * [OSH_SCALE_CANDIDATES]: loss of each candidate, summed over the rows. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)
@@ -117,7 +119,9 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // range over all rows
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // every row gets the
+                                                                              // range over all rows
+                                                                              // of the weight
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }
 

@@ -3,13 +3,14 @@
  *
  *   w [I, 64]         columns in solving order, a block at a time
  *   |  done  |        errors ne [block, 64]: a column gathers the errors before it in the block
- *   | block  |        w of all later columns += U^T ne, six at once in registers (osh_panel_update)
+ *   | block  |        w of all later columns += U^T ne, six columns at once (osh_panel_update)
  *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
  *
- * A panel of 2,048 columns is 512 KiB and stays in a core's second-level cache. Panels have 32 rows
- * if the threads can then share the rows more evenly: 576 rows are 9 panels of 64, so one of two
- * threads does 5 and the other 4; as 18 panels of 32, each thread does 9. The result depends only
- * on how columns are cut into blocks, not on other rows or on threads. */
+ * A panel of 2,048 columns is 512 KiB and fits into the second-level cache of a CPU core. Panels
+ * have 32 rows if this divides the rows more evenly among the threads. For example, 576 rows are 9
+ * panels of 64, and one of two threads gets 5 panels, the other 4. With 18 panels of 32 rows each
+ * thread gets 9. The result depends only on how columns are cut into blocks, not on other rows or
+ * on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -18,12 +19,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* SLAB: columns of an update; LINES: rows that are transposed at once. */
+/* MOST_PANELS: largest number of panels of a tile; SLAB: number of columns that one call of
+ * osh_panel_update changes; LINES: number of rows that are transposed at once. */
 enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
 typedef struct tiling { // division of the rows into tiles
-    int panels;   // panels of a tile
-    int64_t rows; // rows of a panel
+    int panels;   // number of panels of a tile
+    int64_t rows; // number of rows of a panel
 } tiling;
 
 typedef struct solve_worker {
@@ -44,7 +46,7 @@ typedef struct solve_job {
     int64_t step; // only rows 0, step, 2 step, ... are solved
 } solve_job;
 
-typedef struct rows { // n rows of the weight, from `row` on, `step` rows apart, in a panel
+typedef struct rows { // the rows of one panel: rows row, row + step, ... (n rows) of the weight
     int panel;
     int64_t row, n, step;
 } rows;
@@ -57,7 +59,8 @@ static float *solve_panel_of(const solve_job *j, const solve_worker *me, int pan
 static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < p->rows; r++) { // padding rows repeat the last row
+        for (int64_t r = 0; r < p->rows; r++) { // rows of the panel after the n-th get the scales
+                                                // of the last row
             int64_t at =
                 (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
@@ -84,8 +87,7 @@ static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *w
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Sets `zeros` to 1 for the weights of the block that are 0 in the source, and to 0 for all
- * others. */
+/* Sets `zeros` to 1 for the weights of the block that are 0 in a->w, and to 0 for all others. */
 static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
                              int64_t i1, int64_t cols)
 {
@@ -99,8 +101,8 @@ static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, con
     }
 }
 
-/* Solves the block's columns of a panel. Stores codes and losses, and dequantized weights if a->dq
- * is set. */
+/* Solves the columns of one block in one panel. Stores codes and losses, and dequantized weights if
+ * a->dq is set. */
 static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1,
                               int64_t cols)
 {
@@ -116,8 +118,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads a panel. With a->nearest the column loop works on the errors of rounding to nearest instead
- * of the weights (solver/gptq_solve.c). */
+/* Loads the weights and scales of a panel. With a->nearest, replaces the weights by their errors of
+ * rounding to nearest, because the column loop then works on these errors (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -159,8 +161,8 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // checked for each block: a chunk with 28,672 columns
-                                          // takes seconds
+        OSH_TRY(osh_check_interrupt(cx)); // is called for each block, because a chunk with 28,672
+                                          // columns takes seconds
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
     }
@@ -173,7 +175,7 @@ done:
     return rc;
 }
 
-/* Possible divisions of rows into tiles. cost: relative time per row. */
+/* Possible divisions of rows into tiles. cost: time per row, relative to the other divisions. */
 static const struct {
     tiling by;
     int64_t cost;
@@ -198,8 +200,8 @@ static int solve_kind_of_all(int64_t O, int n_threads)
     return solve_kind_of(O, n_threads, O < 1024);
 }
 
-/* Returns the size of solve_worker.floats: errors and scales of each panel, and scratch that the
- * panels share. */
+/* Returns the number of elements of solve_worker.floats, which contain errors and scales of each
+ * panel and scratch that the panels share. */
 static int64_t solve_block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
 {
     int64_t block = osh_min64(block_size, I);
@@ -248,7 +250,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    // does not need more scratch than the division for all rows
+    // the search begins at `kind`, so the division for the judged rows needs no more scratch than
+    // the division for all rows
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

@@ -1,5 +1,5 @@
-/* panel.c - column loop, transposes and search for scales on panels, for every instruction set.
- * panel512.c has AVX-512 versions of the two hottest loops. */
+/* panel.c - column loop, transposes and search for scales on panels (panel.h), for every
+ * instruction set. panel512.c has AVX-512 versions of the two loops that take most of the time. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
 #include "math/gemm.h"
@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-/* Rounds x to the nearest value of the grid; x must be in the range of the grid. A floating type of
- * d digits has d significant bits, but no values finer than 2^least. */
+/* Rounds x to the nearest value of the grid; x must be in the range of the grid. A floating type
+ * with `digits` d has d significant bits, and its values are multiples of 2^least. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -79,8 +79,8 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* Adds the errors of columns [first, end) to columns [j, j + n), for 8 rows. n is a constant at
- * each call, so that the compiler keeps n sums in registers. */
+/* Adds the errors of columns [first, end) to columns [j, j + n), for 8 rows. Every caller passes a
+ * constant n, so that the compiler keeps n sums in registers. */
 OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first,
                          int64_t end)
 {
@@ -99,8 +99,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* Adds the errors of the columns before j to columns [j, j + wide), at_once columns at the same
- * time. */
+/* Adds the errors of the block's columns before column j to columns [j, j + wide), at_once columns
+ * at the same time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
@@ -200,7 +200,7 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 
 /* ---- transposes ---- */
 
-/* t = transposed 8 x 8 elements of `from`, whose rows are ldf elements apart. */
+/* t = the transpose of 8 x 8 elements of `from`, whose rows are ldf elements apart. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
@@ -365,7 +365,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* Rounds s >= 0 to a scale that the rule can store, with the result of osh_scale_of. */
+/* Rounds s >= 0 to a scale that the rule can store, exactly as osh_scale_of does. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();
@@ -394,8 +394,9 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* Computes the scale s and the clamped zero points zero [OSH_SCALE_ZEROS] of the candidates with
- * one share of the range, for 8 rows. The scale is that of osh_scale_of. */
+/* Computes the scale s and the clamped zero points zero [OSH_SCALE_ZEROS] of the candidates whose
+ * scale covers `share` of the range [lo, hi], for 8 rows. The scale is equal to that of
+ * osh_scale_of. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {

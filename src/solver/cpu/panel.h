@@ -7,7 +7,8 @@
 #include "solver/gptq_scales.h"
 
 /* STEP: the number of rows of a panel is a multiple of STEP. ROWS: largest number of rows of a
- * panel in a solve. STRIP: number of columns to which errors are added at the same time. */
+ * panel in the column loop. STRIP: number of columns (a strip) to which errors are added at the
+ * same time. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
@@ -15,7 +16,8 @@ typedef struct osh_panel {
     float *w;            // [n, rows] input: weights; output: dequantized weights
     float *ne;           // [n, rows] output: negated errors
     float *q;            // [n, rows] output: values on the grid
-    float *zeros;        // [n, rows] not 0: the weight must become 0; NULL: no weight must become 0
+    float *zeros;        // [n, rows] an element that is not 0: the weight must become 0; NULL: no
+                         // weight must become 0
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // [n, STRIP] scratch
     /* true: w contains errors of rounding to nearest; only ne is written, not q and w */
@@ -32,11 +34,12 @@ typedef struct osh_panel {
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* Replaces the weights w of n columns by their errors of rounding to nearest. */
+/* Replaces the weights w of n columns by the errors w - dq of rounding them to nearest. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
 /* w [n, rows] += ut [n, k] ne [k, rows]: adds the errors of a block of k columns to n later
- * columns. ut: rows of U^T; rows = ne.ld is 32 or 64. The caller has called osh_blas_open. */
+ * columns. ut: the elements of U^T for these columns; rows = ne.ld is 32 or 64. The caller must
+ * have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
 /* to [n, m] = the transposed `from` [m, n]. Rows begin ldt and ldf elements apart. */
@@ -46,7 +49,7 @@ void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int6
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
 /* to [n] = the codes of the grid values q [n]. n is a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
-typedef struct osh_panel_turned { // codes of a panel, transposed
+typedef struct osh_panel_turned { // the codes of a panel, transposed to [columns, rows]
     const int8_t *p; // [columns, rows]
     int64_t rows;
 } osh_panel_turned;
@@ -64,7 +67,7 @@ typedef struct osh_search { // arguments of the search for the scales of a group
     int64_t n, rows;
 } osh_search;
 
-/* lo, hi [rows] = the smallest and the largest of each row's weights and 0. */
+/* lo, hi [rows] = for each row, the smallest and the largest of its weights and the number 0. */
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
 /* scale, zero [rows] = the best scale and zero point of each row with the range lo, hi [rows]. If
  * the rule is symmetric, zero is 0. */

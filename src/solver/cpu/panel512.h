@@ -4,7 +4,7 @@
 #define OSH_PANEL512_H
 #include "solver/cpu/panel.h"
 
-/* True if the CPU has AVX-512 and `rows` is a multiple of two vectors. */
+/* True if the CPU has AVX-512 and `rows` is a multiple of 32, the floats of two vectors. */
 bool osh_panel512_takes(int64_t rows);
 /* True if osh_panel512_solve supports the panel: the CPU has AVX-512, the grid has whole numbers,
  * and dtype is F32 or BF16. */
@@ -12,9 +12,9 @@ bool osh_panel512_solves(const osh_panel *p);
 /* Adds the errors of the columns before j to columns [j, j + STRIP) and quantizes these columns.
  * The bytes are equal to those of panel.c. scale_col [STRIP]: scale column of each column. */
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col);
-/* Does the work of osh_panel_rest. Requires osh_panel512_solves. */
+/* Does the work of osh_panel_rest. osh_panel512_solves must be true. */
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
-/* Does the work of osh_panel_bytes for integer codes. Requires osh_panel512_takes(n). */
+/* Does the work of osh_panel_bytes for integer codes. osh_panel512_takes(n) must be true. */
 void osh_panel512_bytes(int8_t *to, const float *q, int64_t n);
 /* Does the work of osh_panel_update. Each element of w gets the sum of one chain of fused
  * multiply-adds over k. */

@@ -1,7 +1,7 @@
 /* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
- * lane has its own row. After a block one product per tile updates the later columns. The weights
- * of a block that become 0 are chosen over all rows, so all tiles finish a block before the next
- * one begins. */
+ * lane has its own row. After a block one matrix product per tile updates the later columns. The
+ * weights of a block that become 0 are the cheapest of all rows together, so all tiles finish a
+ * block before the next block begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -16,14 +16,17 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
-    float *cost;   // own: [O, cols] costs of the block
-    bool *zero;    // own: [O, I] true for weights that were 0; NULL: zeros are not kept
-    float *panels; // own: [threads, 2, cols, TILE_ROWS] weights, negated errors
-    int64_t *zeros; // own: [tiles] number of kept zeros in the block
-    int64_t i1, cols, room; // i1, cols: first column and columns of the block; room: floats of a
-                            // panel
+    float *cost;   // own: [O, cols] cost of each weight in the current block of columns
+    bool *zero;    // own: [O, I] true for weights that were 0 before pruning; NULL: these weights
+                   // may change
+    float *panels; // own: [threads, 2, cols, TILE_ROWS] weights; costs, which negated errors
+                   // replace
+    int64_t *zeros; // own: [tiles] number of weights of the block that were 0 before pruning
+    int64_t i1, cols, room; // i1, cols: first column and number of columns of the block; room:
+                            // number of floats of a panel
     float most;    // weights with at most this cost become 0
-    bool more;     // true: the block needs more zeros than the kept ones
+    bool more;     // true: more weights of the block must become 0 than those that were 0 before
+                   // pruning
 } prune_job;
 
 static int64_t prune_tile_end(const prune_job *j, int64_t tile)
@@ -90,8 +93,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // number of columns that are cheaper than column k, or equally
-                                  // cheap and before column k
+            osh_v8i before = {0}; // number of columns with a lower cost than column k, or with an
+                                  // equal cost and a smaller index
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;
@@ -104,7 +107,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     }
 }
 
-/* Loads the costs of n rows of the block into a panel. Used without an n:m pattern. */
+/* Loads the costs of n rows of the block into a panel. The caller uses this function if there is no
+ * n:m pattern. */
 static void prune_load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < j->cols; i++)
@@ -154,7 +158,8 @@ OSH_VEC_FN void prune_solve_body(const prune_job *j, float *w, float *ne, int64_
         drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        // One half of the rows at a time, so that the errors fit into registers.
+        // The loop processes one half of the tile's rows at a time, so that the errors fit into
+        // registers.
         for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) {
             osh_v8f e[HALF_VECTORS], x;
             for (int v = 0; v < HALF_VECTORS; v++)

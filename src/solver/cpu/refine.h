@@ -1,5 +1,5 @@
-/* refine.h - declares osh_refine_tile, some rows of a weight, and the steps of gptq_refine.h on a
- * tile. */
+/* refine.h - declares osh_refine_tile, which contains some rows of a weight, and the steps of
+ * gptq_refine.h on a tile. */
 #ifndef OSH_CPU_REFINE_H
 #define OSH_CPU_REFINE_H
 #include "solver/cpu/panel.h"
@@ -7,22 +7,23 @@
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
-enum { OSH_DESCEND_BLOCK = 64 }; // columns of a block in osh_tile_descend
-typedef struct osh_change { int32_t column; float by; } osh_change; // `by`: change of w^ in this
-                                                                    // column
+enum { OSH_DESCEND_BLOCK = 64 }; // number of columns of a block in osh_tile_descend
+typedef struct osh_change { int32_t column; float by; } osh_change; // `by`: change of w^ in column
+                                                                    // `column`
 
 typedef struct osh_refine_tile {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
-    int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: scales of a row
+    int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: number of scales of a row
     int64_t rows;            // capacity in rows, a multiple of OSH_PANEL_STEP
-    bool keeps_scales;       // true: other tiles use the same scales, so this tile does not store
-                             // them
-    float *q, *d, *g;        // [n, I]: values on the grid; w^ - w; (w^ - w) H
+    bool keeps_scales;       // true: other tiles use the same scales, so this tile does not write
+                             // them to the arguments
+    float *q, *d, *g;        // [n, I]: q: values on the grid; d: w^ - w; g: (w^ - w) H
     float *next;             // [n, I]: scratch of a step; after the step (w^ - w) H of the new
                              // values
     float *scale, *zero;     // [n, groups]
-    double *loss;            // [n] loss of each row with the codes that were kept last
+    double *loss;            // [n] loss of each row with its current codes and scales, before a
+                             // step proposes others
     osh_panel panel;         // columns of one group, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
     int32_t *zeros;          // [group] all 0: scale column of each column of `panel`

@@ -6,8 +6,9 @@
  *   | b d . |       ->       | . d e |              ->      | b d e |
  *   | c e f |                | . . f |                      | c e f |
  *
- * The upper triangle becomes H'[i][j] = H[perm i][perm j]. The kernel reads only below the diagonal
- * and writes only above the diagonal. The diagonal is copied through a scratch row. */
+ * The upper triangle becomes H'[i][j] = H[perm i][perm j]. The kernel for this reads only elements
+ * below the diagonal and writes only elements above it. The diagonal is permuted through a scratch
+ * vector. */
 #include "ops/cuda/op.cuh"
 #include "solver/cuda/solver.h"
 
@@ -35,7 +36,7 @@ static __global__ void permute_scatter_diag(float *h, const float *diag, int64_t
 }
 
 /* Writes the elements above the diagonal, permuted by perm, from the elements below the diagonal. A
- * block writes a part of row i. */
+ * thread block writes THREADS elements of row i. */
 static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * THREADS + threadIdx.x;
@@ -44,8 +45,8 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Copies the elements of one triangle to the other, tile by tile. down true: lower = upper; false:
- * upper = lower. */
+/* Copies one triangle of h, transposed, to the other, tile by tile. down true: upper to lower;
+ * false: lower to upper. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];
@@ -78,8 +79,8 @@ done:
     return rc;
 }
 
-/* Allocates n floats or ints on the device. `from`: their values, in host memory; NULL: the values
- * are not set. */
+/* Allocates n floats or ints on the device. `from`: values of the n elements, in host memory; NULL:
+ * the elements are not initialized. */
 static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
                                   int64_t n)
 {

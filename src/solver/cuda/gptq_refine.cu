@@ -1,9 +1,9 @@
 /* gptq_refine.cu - improves codes and scales after GPTQ's column loop on a GPU, in tiles of rows
  * like solver/cpu/gptq_refine.c.
  *
- * A step changes `next`, a copy of G = (w^ - w) H, and proposes codes and scales. Then G is
- * computed anew for the proposal, which gives the new losses. Each row, or band of rows that share
- * scales, keeps the proposal if its loss did not rise. The size of a tile depends only on the
+ * A step proposes codes and scales and changes `next`, a copy of G = (w^ - w) H, accordingly. Then
+ * G is computed anew for the proposal, which gives the new losses. Each row, or band of rows that
+ * share scales, keeps the proposal if its loss did not rise. The size of a tile depends only on the
  * weight's shape, so the matrix products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
@@ -40,7 +40,7 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* t.now [n] = the sum of d g over each row: the loss. A block computes a row. */
+/* t.now [n] = the sum of d g over each row: the loss. A thread block computes one row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -55,7 +55,8 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the proposal for the band of row r has at most the loss of the kept values. */
+/* True if the loss of the proposal for the band that contains row r is at most the loss of the kept
+ * values. A band is `band` consecutive rows that share scales. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -64,7 +65,7 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-/* Keeps the proposal of a band if is_better. If not, restores q, scale and zero. */
+/* Keeps the proposal of a band if is_better returns true. If not, restores q, scale and zero. */
 static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
     int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
@@ -77,8 +78,8 @@ static __global__ void refine_settle(osh_cu_tile t, int64_t band)
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* Copies now to loss in bands whose proposal was kept. Runs after refine_settle, because
- * refine_settle reads both arrays. */
+/* Copies `now` to `loss` in bands whose proposal was kept. Runs after refine_settle, because
+ * refine_settle reads `now` and `loss`. */
 static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
     int64_t first = refine_column() * band, end = first + band < t.n ? first + band : t.n;
@@ -92,10 +93,10 @@ typedef struct refiner {
     osh_device *d;
     osh_group_factors f; // own
     osh_cu_tile t;
-    char *base;          // own: block of the arena
+    char *base;          // own: block of the GPU's arena with all arrays of the tile
     int64_t rows;
     float *scales;       // own: [2, rows, groups] scales and zero points of a tile, on the host
-    double *figures;     // own: [rows] losses on the host
+    double *figures;     // own: [rows] losses of a tile, on the host
     bool wants_all;      // true: the loss with all weights 0 is requested and not yet computed
 } refiner;
 
@@ -122,7 +123,8 @@ done:
     return rc;
 }
 
-/* now [n] = the sum of d g over each row. If `sum` is not NULL, adds all these sums to *sum. */
+/* now [n] = the sum of d g over each row, which is the loss of the row. If `sum` is not NULL, adds
+ * the n losses to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -166,7 +168,7 @@ done:
     return rc;
 }
 
-/* Copies codes and scales of the tile to the arrays of the arguments. */
+/* Copies the codes and scales of the tile from the GPU to the arrays in s->a. */
 static osh_status refiner_close_tile(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -211,7 +213,7 @@ done:
     return rc;
 }
 
-/* Adds the losses of the tile with the kept values to *sum. */
+/* Adds to *sum the losses of the tile's rows with the kept codes and scales. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
@@ -237,7 +239,7 @@ done:
     return rc;
 }
 
-/* Does steps [from, to) on all tiles and sets a->loss [from, to]. */
+/* Does steps [from, to) on all tiles and sets elements a->loss[from] ... a->loss[to]. */
 static osh_status refiner_run(osh_ctx *cx, refiner *s, int from, int to)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* gptq_refine.cuh - declares osh_cu_tile, some rows of a weight on a GPU, and the steps of
- * solver/gptq_refine.h on a tile. */
+/* gptq_refine.cuh - declares osh_cu_tile, which contains some rows of a weight on a GPU, and the
+ * steps of solver/gptq_refine.h on a tile. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
@@ -7,7 +7,7 @@ extern "C" {
 #include "solver/gptq_refine.h"
 }
 
-/* Returns the result of osh_scale_round, on the device. */
+/* Device version of osh_scale_round: returns the scale nearest to s that the rule can store. */
 template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r, float s)
 {
     if (!(s > 0)) return 0;
@@ -25,15 +25,15 @@ typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on
     const void *w;         // element (row, col) is at row * row_step + col * col_step
     const float *weight;   // [I] cost of an error in each column; NULL: 1
     const bool *dead;      // [I]; NULL: no dead columns
-    int64_t O, I, group, row_block, across; // across: groups of a row
+    int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    float *scale, *zero;   // [scale rows, across]; zero is NULL if symmetric
+    float *scale, *zero;   // [scale rows, across]; zero is NULL if the quantization is symmetric
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
 typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are on the device
-    /* group: columns that share a scale; groups: number of scales of a row */
+    /* group: number of columns that share a scale; groups: number of scales of a row */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
@@ -47,20 +47,20 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
     float *scale, *zero;    // [n, groups] proposed scales and zero points
     float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points
     int8_t *codes;          // [n, I] kept codes
-    double *loss, *now;     // [n] losses of the kept values and of the proposal
+    double *loss, *now;     // [n] loss: loss of each row with the kept codes and scales; now: with
+                            // the proposed codes and scales
     double *fit;            // [window (window + 1), n] A and b of each row; osh_cuda_rescale uses
                             // `fit` as scratch
     float *room;            // scratch of osh_cuda_rescale
-    float *turned, *err;    // turned: [group or block, n] scratch; err: [n, group or block] changes
-                            // of w^
-    int64_t n_cols;         // columns of the current group
+    float *turned, *err; // turned: [n_cols, n] transposed scratch; err: [n, n_cols] changes of w^
+    int64_t n_cols;         // number of columns of the current group or block
 } osh_cu_tile;
 
 osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Writes A and b of groups [g0, g0 + n) to t->fit. The sums over each band of `band` rows are in
- * the band's first row. Overwrites d and next. */
+/* Writes A and b of groups [g0, g0 + n) to t->fit. A and b of the first row of each band of `band`
+ * rows are the sums over the rows of the band. Overwrites d and next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);

@@ -1,6 +1,6 @@
 /* gptq_refine_steps.cu - does the steps of gptq_refine.h on a tile of rows. One thread per row
- * computes the changes of a group or block of columns. A matrix product adds the changes to G = (w^
- * - w) H. */
+ * computes the changes in a group or block of columns. A matrix product then adds their effect to G
+ * = (w^ - w) H. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -45,9 +45,9 @@ template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
     k.was[r] = was;
 }
 
-/* Runs the column loop in the group and overwrites t.turned with the negated errors. A row whose
- * loss becomes lower gets the new codes, scale and zero point. t.err [n, n_cols] = the changes of
- * w^. codes [n_cols, n]: scratch. */
+/* Runs the column loop (solver/gptq_solve.h) inside the group and overwrites t.turned with the
+ * negated errors. A row whose loss becomes lower gets the new codes, scale and zero point. t.err
+ * [n, n_cols] = the changes of w^. codes [n_cols, n]: scratch. */
 template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
     int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
@@ -132,8 +132,8 @@ done:
 
 /* ---- descend ---- */
 
-/* Visits columns [first, first + wide) of each row in order and changes a code if that lowers the
- * loss. t.err [n, wide] = the changes of w^. */
+/* Tests columns [first, first + wide) of each row in ascending order and changes a code if that
+ * lowers the loss. t.err [n, wide] = the changes of w^. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
@@ -190,8 +190,9 @@ static __global__ void fit_centre(osh_cu_tile t)
     if (c < t.I) t.d[r * t.I + c] = __fsub_rn(t.q[r * t.I + c], t.zero[r * t.groups + c / t.group]);
 }
 
-/* Computes row g of A, and b_g, for all rows of the tile. A thread computes one element A[g, k], k
- * <= g, of one row of the tile. t.next [n, width]: c of group g times H (gptq_fit_scales.c). */
+/* Computes row g of A, and element g of b, for all rows of the tile. One thread computes element
+ * A[g, k], k <= g, for one row of the tile. t.next [n, width]: c of group g times H
+ * (gptq_fit_scales.c). */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
@@ -207,8 +208,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Adds up element blockIdx.y of A and b over the rows of a band. Stores the sum in the band's first
- * row. */
+/* Adds up element number blockIdx.y of the array (A, b) over the rows of a band. Stores the sum as
+ * that of the band's first row. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;

@@ -1,7 +1,7 @@
-/* gptq_solve.cu - runs the GPTQ column loop on the device: one kernel and one product for each
- * block of columns.
+/* gptq_solve.cu - runs the GPTQ column loop on the device. For each block of columns it runs one
+ * kernel and one matrix product.
  *
- * w [panels, I, P] f32: a tile of rows, transposed, in solving order; one thread per row
+ * w [panels, I, P] f32: a tile of rows, transposed, columns in solving order; one thread per row
  *
  *           P rows ─►
  *   block | codes of the columns that are done
@@ -11,34 +11,36 @@
  * The kernel first adds the errors of the previous columns of the block, in the reference's order
  * and with its roundings (no fused multiply-add). Then it quantizes column after column.
  *
- * The product is F32, or TF32 on tensor cores with three times the sums. TF32 has 11 significant
- * bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is also that small, the product
- * of two f32 is
+ * The product is F32, or TF32 on tensor cores with three times as many multiplications. TF32 has 11
+ * significant bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is also that small,
+ * the product of two f32 is
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
  *
  * After a block of 128, each element of w needs: F32 2 x 128 operations, 5.1 ps at 50 TFLOP/s; TF32
- * 6 x 128, 2.2 ps at 350 TFLOP/s; its 8 bytes 2.0 ps at 4 TB/s. For TF32 the kernel writes 12 bytes
- * more for each of the 128 errors of a row, 0.4 ns at that rate: it pays if `rest` is above about
- * 130. U is split for each block, 16 bytes per element, once for all rows.
+ * 6 x 128, 2.2 ps at 350 TFLOP/s; its 8 bytes 2.0 ps at 4 TB/s. For TF32 the kernel also writes 12
+ * bytes for each of the 128 errors of a row, which takes 0.4 ns per row at 4 TB/s. So TF32 saves
+ * time if `rest` is above about 130. U is split into U_hi and U_lo once for each block (16 bytes of
+ * traffic per element) and serves all rows.
  *
- * Only the product rounds differently from the reference's loop. A quantization is a long chain of
- * operations (two divisions, three roundings). With one thread per row all lanes work in this
- * chain. If several lanes shared a row, all but one would wait.
+ * Only the product rounds differently from the loop of the reference (solver/gptq_solve.c). A
+ * quantization is a long chain of operations (two divisions, three roundings). With one thread per
+ * row all lanes work in this chain. If several threads of a warp shared a row, all but one would
+ * wait.
  *
  * One call solves all weights that read one input, so that small weights need no kernel launch of
  * their own. One call can also solve weights with different inputs of one width, if all inputs have
  * equally many rows of weights: the down projections of experts. A panel is P rows of one weight;
  * the last panel of a weight has fewer. A table gives the weight and U of each panel. P depends
- * only on I, and the product is a batch of panels with the algorithm for one panel. So the codes of
- * a row do not depend on other rows or on the number of panels in a tile, which depends on the free
- * bytes of the arena. */
+ * only on I, and the product is a batched matrix product over panels that uses the algorithm chosen
+ * for one panel. So the codes of a row do not depend on other rows or on the number of panels in a
+ * tile, which depends on the free bytes of the arena. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>
 
-enum { WIDE = 32, DEEP = 128 }; // WIDE: number of columns in registers; DEEP: number of rows of U
-                                // in shared memory
+enum { WIDE = 32, DEEP = 128 }; // WIDE: number of columns of a row in registers; DEEP: number of
+                                // rows of U in shared memory
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -48,21 +50,22 @@ __device__ static float nearest_tf32(float x)
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* to [n, WIDE] = n rows of U from element `u` on; columns from `wide` on become 0. All threads of a
- * block call this function. */
+/* to [n, WIDE] = n rows of U, of which `u` is the first element. Columns of `to` with index >= wide
+ * become 0. All threads of a block call this function. */
 __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
     for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // views: a row of the weight, its errors and split errors, from some
-                             // column on; columns are P elements apart
+typedef struct row_columns { // views of a row of the weight, of its errors and of its split errors,
+                             // each from the first column of a strip of WIDE columns; columns are P
+                             // elements apart
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
 
-typedef struct row_values { // WIDE columns of a row, in registers
+typedef struct row_values { // values of WIDE columns of a row, in registers
     float v[WIDE], scale[WIDE], zero[WIDE];
 } row_values;
 
@@ -107,15 +110,15 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
     }
 }
 
-/* Solves one block of columns: overwrites w with the codes and writes the errors to err. Adds to
- * t.loss. */
+/* Solves one block of columns: overwrites w with the codes, writes the errors to err, and adds the
+ * losses to t.loss. */
 template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
     if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of the block return
-    bool mine = row < p.n_rows; // the other threads only help to load
+    bool mine = row < p.n_rows; // threads without a row only help to load U
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
     const float *scale = t.scale + b * t.n_cols * P + row,
@@ -132,7 +135,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
         solve_load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = solve_at_most(j0 - k0, DEEP);
-            if (k0) __syncthreads(); // all threads have read the strip
+            if (k0) __syncthreads(); // all threads have now read `strip`
             solve_load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
@@ -142,9 +145,9 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // all threads have stored their part of `corner`
+        __syncthreads(); // all threads have stored their elements of `corner`
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
-        __syncthreads(); // all threads have read corner and strip
+        __syncthreads(); // all threads have now read `corner` and `strip`
     }
     if (mine) t.loss[b * P + row] = sum;
 }
@@ -155,8 +158,8 @@ __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
     return k ? k * t.run - t.skip : 0;
 }
 
-/* Sets `to` [inputs of the tile, 3 n, ld] to hi, lo and hi of U[block, rest]. Columns after the
- * last column of U become 0. */
+/* Sets `to` [inputs of the tile, 3 n, ld] to U_hi, U_lo and U_hi of U[block, rest], one below the
+ * other. Columns after the last column of U become 0. */
 static __global__ void solve_split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
@@ -174,12 +177,13 @@ typedef struct solver {
     int n;
     osh_device *d;
     osh_gptq_group g;
-    char *base;       // own: block of the arena
+    char *base;       // own: block of the GPU's arena with all arrays of the solve
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
     int *job_of;      // own: [g.n_panels] index of the job of each panel
     int n_inputs;     // number of inputs whose column lists are on the device
-    double *figures;  // own: [3, rows of a tile] losses and squares, on the host
+    double *figures;  // own: [3 n P] of a tile with n panels: losses [n, P], squares [n, 2, P], on
+                      // the host
 } solver;
 
 template <class X> static X *solver_array(const solver *s, int which)
@@ -193,8 +197,8 @@ static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Copies the position in solving order of each column of job k's input to the device. A job with
- * the same input as the previous job uses the list of the previous job. */
+/* Copies the position in solving order of each column of job k's input to the device. If the job
+ * has the same input as the previous job, copies nothing: the list of the previous job is used. */
 static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -215,7 +219,8 @@ done:
 }
 
 /* Copies scales, zero points and column lists of job k to the device, and appends the panels of the
- * job. *scales, *n_panels: numbers of scales and panels so far. */
+ * job. *scales, *n_panels: numbers of scales and panels of all jobs so far, which the function
+ * increases. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
@@ -258,7 +263,7 @@ done:
     return rc;
 }
 
-/* Copies the data of all jobs and the table of panels to the device. */
+/* Copies scales, zero points and column lists of all jobs and the table of panels to the device. */
 static osh_status solver_put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
@@ -271,7 +276,8 @@ done:
     return rc;
 }
 
-/* Loads weights and scales of the n panels of a tile. Sets losses to 0. */
+/* Loads weights and scales of the n panels of a tile into the tile's arrays. Sets the losses to
+ * 0. */
 static osh_status solver_open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -286,15 +292,15 @@ done:
     return rc;
 }
 
-/* n panels of a tile, `step` panels apart. u: U of the first panel; U of panel k is at u + k
- * u_stride. */
+/* n panels of a tile: panels first, first + step, ... u: U of the first of these panels; U of the
+ * k-th is at u + k u_stride. */
 typedef struct panels {
     int64_t first, n, step;
     const float *u;
     int64_t u_ld, u_stride;
 } panels;
 
-/* Adds the errors of a block of columns to the later columns of the panels x. */
+/* Adds the errors of a block of columns, multiplied by U, to the later columns of the panels x. */
 static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
 {
     int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
@@ -306,9 +312,9 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* Adds the errors of a block to the later columns of all n panels of the tile. A batched product
- * has the panels of one input. If the tile has more inputs than panels per input, a batch has one
- * panel of each input. */
+/* Adds the errors of a block to the later columns of all n panels of the tile. One batched product
+ * computes all panels of one input. If the tile has more inputs than panels per input, one batched
+ * product computes one panel of each input instead, so that there are fewer products. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -359,11 +365,11 @@ static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, i
 {
     osh_status rc = OSH_OK;
     double *loss = s->figures, *squares = loss + n * t.P;
-    // Packed rows of all panels, one after the other.
+    // After tile_pack_rows, t.w contains the packed rows of all panels, one after the other.
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // a run is the panels of one weight
+    for (int64_t b = 0, run; b < n; b += run) { // `run` is the number of panels of one weight
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;
@@ -398,7 +404,7 @@ static osh_status solver_close_tile(osh_ctx *cx, const solver *s, const tile &t,
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
-    // A word has at least 4 codes, because codes have at most 8 bits.
+    // A row has at most I / 4 words, because codes have at most 8 bits and a word has 32.
     dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n);
     cudaStream_t stream = osh_cuda_stream(s->d);
 

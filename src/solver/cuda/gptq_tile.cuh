@@ -1,6 +1,6 @@
-/* gptq_tile.cuh - the tile of gptq_solve.cu: panels of rows, the quantization of one weight, and
- * the kernels that load rows into a tile and store the codes. P is the number of rows of a
- * panel. */
+/* gptq_tile.cuh - declares the tile of gptq_solve.cu (some panels of rows) and has the quantization
+ * of one element and the kernels that load rows into a tile and store the codes. P is the number of
+ * rows of a panel. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
@@ -8,13 +8,13 @@
 
 #include <math.h>
 
-enum { ROWS = 64 };           // threads of a block; each has one row
+enum { ROWS = 64 };           // number of threads of a thread block; each thread has one row
 enum { TURN = 32, STEP = 8 }; // side of a square that TURN x STEP threads transpose
 
 typedef osh_gptq_panel panel;
 
-typedef struct tile { // the shapes are those of one panel; each array has all panels, one after the
-                      // other
+typedef struct tile { // shapes in the comments are those of one panel; each array contains all
+                      // panels of the tile, one after the other
     float *w;            // [I, P]
     float *err;          // [block, P]
     float *split;        // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the product is F32
@@ -22,17 +22,18 @@ typedef struct tile { // the shapes are those of one panel; each array has all p
                          // of scales per row of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
-    int8_t *codes;       // [P, I] in file order
+    int8_t *codes;       // [P, I] columns as in the checkpoint
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // run: panels per input; skip: number of panels of the first input that were
-                       // in the previous tile
+    int64_t run, skip; // run: number of panels per input; skip: number of panels of the tile's
+                       // first input that were in the previous tile
     int64_t first, n;  // current block: columns [first, first + n)
 } tile;
 
 /* ---- codes ---- */
 
-/* Returns the value of the grid that is nearest to w. *dq: the dequantized weight. */
+/* Returns the value of the grid that is nearest to w / s + zero. Sets *dq to the dequantized
+ * weight. */
 template <class T>
 __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
@@ -68,7 +69,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* codes = the codes in w, transposed to [P, I] in file order. */
+/* codes = the codes in w, transposed to [P, I], with columns as in the checkpoint. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -88,8 +89,8 @@ static __global__ void store_codes(tile t)
             codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* Copies scales and zero points to each row of the tile and sets the loss of each row to 0.
- * blockIdx.y is the scale column. */
+/* Copies the scale and the zero point of each row to the tile's arrays and sets the loss of each
+ * row to 0. blockIdx.y is the scale column. */
 static __global__ void spread_scales(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -101,8 +102,8 @@ static __global__ void spread_scales(tile t)
     if (!c) t.loss[b * t.P + r] = 0;
 }
 
-/* Writes the dequantized weight to p.out, which may be p.w, and computes t.squares. A block
- * computes a row. */
+/* Writes the dequantized weight to p.out, which may be p.w, and computes t.squares. A thread block
+ * computes one row. */
 template <class S, class T> static __global__ void tile_decode_rows(tile t)
 {
     __shared__ double part[2][ROWS];
@@ -146,7 +147,8 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // < 0: the low bits of the code are in the previous word
+        int at = (int)(i * bits - 32 * k); // if at < 0, the low bits of the code are in the
+                                           // previous word
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

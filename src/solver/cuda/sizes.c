@@ -18,7 +18,7 @@ enum { SPLIT_REST = 128 }; // the product after a block is TF32 if at least this
 
 /* Returns the number of rows of a panel. The number depends only on the width I of the input, so
  * all products of an input have the same shapes. For I >= 256 the number is at most I / 4, so that
- * few rows of panels are empty. */
+ * few rows of the last panel of a weight are unused. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
@@ -41,8 +41,8 @@ void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
     if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
 }
 
-/* Returns the largest number of inputs that a tile of n_panels panels can have. The first and the
- * last input may be partial. */
+/* Returns the largest number of inputs that a tile of n_panels panels can have. Other panels of the
+ * first and of the last input may be in other tiles. */
 static int64_t solve_tile_inputs(const osh_gptq_group *g, int64_t n_panels)
 {
     if (g->n_inputs <= 1 || n_panels <= 1) return 1;
@@ -58,7 +58,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    /* SPLIT is counted for every GPU, because a plan does not know the GPU. */
+    /* The array SPLIT is counted even if TF32 is not faster on the GPU, because a plan is made
+     * without the GPU. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =
@@ -76,8 +77,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the number of panels of a tile if memory does not limit this number. Tiles have about
- * equal size. */
+/* Returns the number of panels of a tile if memory does not limit this number. All tiles get about
+ * the same number of panels. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
@@ -89,7 +90,7 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
-    int64_t n = 1, most = solve_most_panels(g); // n panels fit, or n is 1
+    int64_t n = 1, most = solve_most_panels(g); // loop invariant: n panels fit, or n is 1
     while (n < most) {
         int64_t half = (n + most + 1) / 2;
         if (osh_gptq_offsets(at, g, half) <= room) n = half;

@@ -9,23 +9,24 @@ extern "C" {
 
 /* ---- gptq_solve.cu ---- */
 typedef struct osh_gptq_panel { // some rows of one weight; all pointers are views of GPU memory
-    const void *w; // [n_rows, I] stored dtype
+    const void *w; // [n_rows, I] in the dtype in which the weight is stored
     const float *target; // [n_rows, I] weight to approximate; NULL: w itself
     void *out;     // [n_rows, I] result: dequantized weight, dtype of w; NULL: not computed
-    const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if
-                               // symmetric
-    const int32_t *col;        // [I] scale column of each column in solving order
-    /* [I] position in solving order of each column; negative (~position): a dead column */
+    const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if the
+                               // quantization is symmetric
+    const int32_t *col;        // [I] index of the scale column of each column, in solving order
+    /* [I] position p of each column in solving order; ~p, which is negative, for a dead column */
     const int32_t *place;
     const float *u;            // [I, I]
-    int64_t row, n_rows, row_block, n_cols; // first row; number of rows of the panel; rows that
-                                            // share a scale; scales of a row
+    int64_t row, n_rows, row_block, n_cols; // row, n_rows: first row and number of rows of the
+                                            // panel; row_block: number of rows that share a scale;
+                                            // n_cols: number of scales of a row
     int64_t n_words; // number of words of a packed row; 0: codes are bytes, not packed
     int64_t words;   // number of words of the packed rows of all earlier panels
     osh_grid grid;
 } osh_gptq_panel;
 
-enum { // arrays of a solve in one block of the arena
+enum { // indices of the arrays of a solve, which are in one block of the GPU's arena
     OSH_GPTQ_W,
     OSH_GPTQ_ERR,
     OSH_GPTQ_SPLIT,
@@ -43,8 +44,8 @@ enum { // arrays of a solve in one block of the arena
     OSH_GPTQ_N_ARRAYS
 };
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if enough columns follow block [first, first + n) for a TF32 product (on a GPU on which TF32
- * is faster). */
+/* True if enough columns follow block [first, first + n) to make a TF32 product faster than an F32
+ * product, on a GPU whose TF32 is fast. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
 int64_t osh_gptq_split_ld(int64_t rest); // returns the distance, in elements, between two rows of
                                          // the split U
@@ -58,8 +59,8 @@ int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
-enum { OSH_CU_DESCEND = 64 }; // columns of a block of coordinate descent
-enum {                        // arrays of a tile
+enum { OSH_CU_DESCEND = 64 }; // number of columns of a block of coordinate descent
+enum {                        // indices of the arrays of a tile
     OSH_REFINE_Q,
     OSH_REFINE_D,
     OSH_REFINE_G,

@@ -10,17 +10,19 @@ extern "C" {
 #include "solver/gptq_solve.h"
 
 /* Runs the column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights
- * have one input or several inputs. The weights of one input follow each other, and each input has
- * the same number of panels (rows of weights, sizes.h). All jobs have the I, block_size, dq_dtype
- * and weight dtype of the first job. `perm` and `dead` are taken from the first job with the same
- * u. The result of a job does not depend on other jobs. w, target, u and w_out are in GPU memory,
- * the other members in host memory. codes, loss and squares are complete when the call returns. The
- * call processes as many rows at a time as fit into the arena. */
+ * can have different inputs. Weights of the same input must be adjacent in `jobs`, and each input
+ * must have the same number of panels (groups of rows of one weight, sizes.h). All jobs must have
+ * the I, block_size, dq_dtype and weight dtype of the first job. For each job, `perm` and `dead` of
+ * the first job with the same u are used. The result of a job does not depend on other jobs. w,
+ * target, u and w_out are in GPU memory, the other members in host memory. codes, loss and squares
+ * are complete when the call returns. The call processes as many rows at a time as fit into the
+ * arena. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
 typedef struct osh_gptq_group { // sizes of all jobs of a call, from which the scratch is computed
-    int64_t I, block_size; // set by the caller; the other members are 0 at first
+    int64_t I, block_size; // the caller sets these two and sets all other members to 0
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
-    int64_t n_inputs; // number of different inputs; osh_gptq_group_add changes 0 to 1
+    int64_t n_inputs; // number of different inputs; if the caller leaves 0, osh_gptq_group_add sets
+                      // 1
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds a job
 /* Returns the bytes of the arena that a solve uses if `room` bytes are free. The result exceeds
