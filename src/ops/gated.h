@@ -7,14 +7,14 @@
 #include "ops/op.h"
 
 typedef struct osh_gated {
-    const osh_tensor *x, *w[2], *bias[2]; // x [N, I]; w [F, I]; bias [F] or NULL. w[0], bias[0]:
-                                          // gate; w[1], bias[1]: up. N: tokens, I: input channels,
-                                          // F: intermediate size
+    const osh_tensor *x, *w[2], *bias[2]; // x [N, I]; w [F, I]; bias [F], or NULL for no bias. w[0]
+                                          // and bias[0] belong to gate, w[1] and bias[1] to up. N:
+                                          // tokens, I: input channels, F: intermediate_size
     osh_tensor *out;                      // act(x gate^T) * (x up^T) [N, F]
     const osh_glu_attr *glu;
 } osh_gated;
 
-/* True if the CPU has a kernel for values of dt (BF16 only), for I input channels, and for the
+/* True if the CPU has a kernel for dtype dt (only BF16), for I input channels, and for the
  * activation and limit of `glu`. */
 bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
 /* Computes g->out. Sets *finite to true if all values of `out` and of both products are finite. If

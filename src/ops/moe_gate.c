@@ -75,8 +75,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] are before x[at] in descending order: larger,
- * or equal with a lower index. */
+/* Returns true if at least `most` elements of x [n] rank before x[at]: they are larger, or equal
+ * with a lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
