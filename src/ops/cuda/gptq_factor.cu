@@ -9,7 +9,8 @@
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* True if (i, j) is the upper left element of the pair of elements that flip_lower swaps. */
+/* True if (i, j) is the element of its pair that is nearer to the upper left corner; flip_lower
+ * swaps the two elements of a pair. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;
@@ -44,8 +45,8 @@ static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // the thread of the upper of two diagonal elements
-                                             // moves both
+    if (j > i || (j == i && i >= m)) return; // the thread of the smaller index swaps diagonal
+                                             // elements i and m
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;

@@ -12,7 +12,7 @@ template <class T> static __global__ void subtract_kernel(T *to, const T *x0, co
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-typedef struct difference { // views of GPU memory: left = x0 - x
+typedef struct difference { // views of GPU memory, with left = x0 - x
     void *left;
     const void *x0, *x;
     osh_dtype dt;
