@@ -40,8 +40,8 @@ enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the
     CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
     CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
-/* Key of a plan: all properties of a product that decide the algorithm. n_like is the batch size
- * for which the algorithm is chosen; 0 means n_batch. */
+/* Key of a plan: all properties of a matrix product that decide the algorithm. n_like is the batch
+ * size for which the algorithm is chosen; 0 means n_batch. */
 typedef struct shape {
     int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
@@ -55,10 +55,10 @@ typedef struct plan {
                                              // operand is b, the second is a
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
-    bool one_by_one;  // true: the algorithm does not support a batch of key.n_batch products, so
-                      // the products are computed one by one
-    bool lenient;     // true: the product of F32 uses the default mode, because cuBLASLt has no
-                      // pedantic algorithm
+    bool one_by_one;  // true: the algorithm does not support a batch of key.n_batch matrix
+                      // products, so the matrix products are computed one by one
+    bool lenient;     // true: the matrix product of F32 uses the default mode, because cuBLASLt has
+                      // no pedantic algorithm
 } plan;
 
 struct osh_cuda_blas {
@@ -72,7 +72,7 @@ struct osh_cuda_blas {
     plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
     plan *buckets[BUCKETS];      // view: linked lists of plans, by the hash of the key
     int64_t n_plans;             // number of plans created so far
-    const plan *latest;          // view: plan of the last product
+    const plan *latest;          // view: plan of the last matrix product
     pthread_mutex_t lock;        // protects the plans
 };
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
@@ -417,8 +417,8 @@ done:
     return rc;
 }
 
-/* Adds a product that does not use the usual mode to the counts of detours (osh_cuda_detour). Logs
- * the first such product of each kind. */
+/* If the plan of a matrix product is a detour (osh_cuda_detour), adds the product to the count of
+ * that detour, and logs the first product of each kind. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;

@@ -23,10 +23,10 @@ enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for the plans of matrix pr
  * does not allocate these bytes. */
 enum { OSH_CUDA_RESERVE = 512 << 20 };
 /* Opens GPU `ordinal` and allocates an arena of n_bytes, of which OSH_CUDA_WORKSPACE bytes are for
- * products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no arena, and
- * no tensor can be allocated on the GPU. Fails with OSH_E_UNSUPPORTED and names the missing part:
- * CUDA in this binary, a driver, a new enough driver, a GPU, code for the GPU's generation,
- * cuBLASLt or cuSOLVER. */
+ * matrix products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no
+ * arena, and no tensor can be allocated on the GPU. Fails with OSH_E_UNSUPPORTED and names the
+ * missing part: CUDA in this binary, a driver, a new enough driver, a GPU, code for the GPU's
+ * generation, cuBLASLt or cuSOLVER. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 bool osh_cuda_built(void); // true if this binary has CUDA kernels
 osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED, in a binary without CUDA
@@ -113,10 +113,10 @@ typedef struct osh_cuda_file osh_cuda_file;
  * been called for f. If there is no stage or cuFile refuses the file, the host reads the file. */
 osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f);
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // accepts NULL
-/* Reads n_bytes from byte `at` of the file to GPU memory. If `ahead` is false, the read is in order
- * with the work. If `ahead` is true, the read runs during the work like put_ahead
- * (tensor/device.h), and any thread may call this function. If cuFile fails, the host reads the
- * rest of the bytes and all later bytes of the file. */
+/* Reads n_bytes from byte `at` of the file to GPU memory. If `ahead` is false, the bytes are copied
+ * after all earlier requests and before all later ones. If `ahead` is true, the copy runs during
+ * other work like put_ahead (tensor/device.h), and any thread may call this function. If cuFile
+ * fails, the host reads the rest of the bytes and all later bytes of the file. */
 osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
                               bool ahead);
 /* The caller calls this function if cuFile returned bytes that differ from the file. Afterwards the

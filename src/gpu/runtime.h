@@ -45,7 +45,7 @@ typedef struct osh_cuda_product {
     bool tf32;
 } osh_cuda_product;
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
-/* The algorithm of the last product, as cuBLASLt numbers it; -1: unknown. */
+/* The algorithm of the last matrix product, as cuBLASLt numbers it; -1: unknown. */
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
@@ -53,7 +53,7 @@ typedef struct osh_cuda_algo {
                               // (one_by_one) or OSH_DETOUR_F32 (lenient)
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
-/* True if three products of TF32 take less time than one product of F32 on this GPU. */
+/* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
 bool osh_cuda_tf32_pays(const osh_device *d);
 
 /* Arguments of osh_cuda_potrf and osh_cuda_trtri. Both use cuSOLVER and overwrite `a`:

@@ -33,7 +33,7 @@ typedef struct osh_gpu_ring {
     size_t used;                        // used bytes of the piece that is being filled
     osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
     int n_timed;                        // number of timed copies so far
-    pthread_mutex_t lock;               // held during a call that uses the ring
+    pthread_mutex_t lock;               // each call that uses the ring holds this lock
 } osh_gpu_ring;
 
 /* A timed copy of a value to or from the GPU, on a lane. */
@@ -77,7 +77,7 @@ typedef struct osh_gpu_stage {
 typedef struct osh_cuda_blas osh_cuda_blas; // defined in blas.cu
 
 typedef struct osh_gpu {
-    int ordinal, n_multiprocessors, major, minor; // ordinal: number of the device; major, minor:
+    int ordinal, n_multiprocessors, major, minor; // ordinal: index of the GPU; major, minor:
                                                   // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];

@@ -29,7 +29,7 @@ enum how { // elements that block_move changes
     MINUS_LOWER  // in the lower triangle only: to -= from
 };
 
-typedef struct matrix { // view: a matrix in row-major order
+typedef struct matrix { // a matrix in row-major order; `at` is a view
     float *at;
     int64_t ld;
 } matrix;
@@ -44,8 +44,8 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 
 typedef struct blocks {
     osh_device *d;
-    float *a, *first, *second, *sum; // views: a: the matrix [n, n]; first, second, sum: scratch
-                                     // blocks [s, s]
+    float *a, *first, *second, *sum; // views: a is the matrix [n, n]; first, second and sum are
+                                     // scratch blocks [s, s]
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
     osh_cuda_triangle lib;           // scratch (room) and result code (verdict) for cuSOLVER
 } blocks;

@@ -33,7 +33,7 @@ typedef struct learning {
     int32_t *ids;         // own: tokens of the current batch
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
     bool judging;         // true: the program computes only the loss, no gradients
-    int64_t step;         // number of the current step
+    int64_t step;         // index of the current step, from 0
 } learning;
 
 static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)

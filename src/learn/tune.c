@@ -101,7 +101,7 @@ bool osh_tune_can(const osh_q_args *q)
 
 int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD ? 1 : d->n / HELD; }
 
-/* ---- weights that learn ---- */
+/* ---- weights that are tuned ---- */
 
 static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
 

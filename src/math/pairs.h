@@ -1,5 +1,5 @@
-/* pairs.h - products of BF16 with sums in F32, with the CPU instructions that multiply pairs of
- * BF16 values: AMX tiles and AVX-512 BF16.
+/* pairs.h - matrix products of BF16 values with sums in F32, with the CPU instructions that
+ * multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
@@ -34,12 +34,12 @@ static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 *
 /* Matrix a: up to two blocks of 16 rows, of a row-major matrix that is not packed (step 32) or of
  * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
  * second block begins `block` elements after the begin of the first. */
-typedef struct osh_pairs_a { // view: the caller owns p
+typedef struct osh_pairs_a { // p is a view
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // view: the caller owns panels
+typedef struct osh_pairs_b { // panels is a view
     const uint32_t *panels;
     int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
                           // next
@@ -76,7 +76,8 @@ void osh_pairs_end(void);
  * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c must
  * have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-typedef struct osh_pairs_y { // view: output y with n columns; rows begin ld elements apart
+typedef struct osh_pairs_y { // output y with n columns; rows begin ld elements apart; all pointers
+                             // are views
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n], or NULL for no bias
@@ -88,8 +89,8 @@ void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64
  * `to` ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows begin ld
-                                                                        // elements apart
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // p is a view; rows begin
+                                                                        // ld elements apart
 /* Adds the first columns of m rows of `from` to `to`: n columns of row 0, n + more of row 1, n + 2
  * more of row 2, and so on. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);

@@ -25,13 +25,13 @@ bool osh_tile_used(void);
 typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
-} osh_tile_a; // view: the caller owns p
+} osh_tile_a; // p is a view
 
 typedef struct osh_tile_b { // matrix b in panels of 16 columns: panel j begins at p + j * panel,
                             // and row l of a panel begins at l * step in the panel
     const float *p;
     int64_t panel, step;
-} osh_tile_b; // view: the caller owns p
+} osh_tile_b; // p is a view
 
 /* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the last
  * panel of b has columns after column n - 1, which may have any values. */

@@ -71,9 +71,9 @@ typedef struct osh_groups {
 osh_groups osh_groups_of(int64_t n_samples, int64_t wanted);
 /* Returns the first sample of a group. Returns n_samples if group is the number of groups. */
 int64_t osh_group_first(const osh_groups *g, int64_t group);
-int64_t osh_group_at(const osh_groups *g, int64_t sample); // returns the number of the group that
+int64_t osh_group_at(const osh_groups *g, int64_t sample); // returns the index of the group that
                                                            // contains the sample
-/* True if the statistic has a second tensor (osh_stat.part) while it is collected. */
+/* True if osh_stat_new_part allocates a second tensor (osh_stat.part) for a statistic of type t. */
 bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 
 typedef struct osh_stat { // the statistic of one value of the graph

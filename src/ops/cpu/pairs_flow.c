@@ -1,6 +1,6 @@
-/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the products, one block after the
- * other. With AMX the vector instructions round one block while the AMX instructions multiply for
- * the next block. */
+/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the matrix products, one block
+ * after the other. With AMX the vector instructions round one block while the AMX instructions
+ * multiply for the next block. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -116,7 +116,7 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
     t->row++;
 }
 
-/* ---- with AMX: products, with rows of the previous block in between ---- */
+/* ---- with AMX: matrix products; rows of the previous block are rounded between the steps ---- */
 
 typedef struct tiles {
     float *c; // view: sums [32, 32]

@@ -47,7 +47,7 @@ typedef struct job {
                                 // before each tile
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
-    bool add;                   // true: products are added to dw; false: they overwrite dw
+    bool add;                   // true: matrix products are added to dw; false: they overwrite dw
     worker *workers;
 } job;
 

@@ -29,7 +29,8 @@
 #include "ops/cuda/pack.cuh"
 
 enum { QUERIES = 512, SHORT = 256 }; // QUERIES: largest number of queries of a chunk; SHORT:
-                                     // samples of up to this length share a batch of products
+                                     // samples of up to this length share a batch of matrix
+                                     // products
 
 typedef struct attention_job {
     osh_device *d;
@@ -134,8 +135,8 @@ static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, co
     return m;
 }
 
-/* Computes the products C [n, nk[0]] = A op(B) for every sample, kv head and head of the pass.
- * nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
+/* Computes the matrix products C [n, nk[0]] = A op(B) for every sample, kv head and head of the
+ * pass. nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
 static osh_status attention_products(osh_ctx *cx, const attention_job *j, const attention_pass *p,
                                      const osh_cuda_mat *mat, const strides *s, const int64_t nk[2])
 {

@@ -59,8 +59,8 @@ typedef struct fused_shape {
     float c;
 } fused_shape;
 
-/* Sizes for heads of up to DIM elements and warps with BANDS bands. docs/internals/cuda.md lists the
- * values. */
+/* Sizes for heads of up to DIM elements and warps with BANDS bands. docs/internals/cuda.md lists
+ * the values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
     /* Number of blocks that a multiprocessor runs at the same time. The compiler limits the

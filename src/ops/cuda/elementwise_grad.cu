@@ -110,7 +110,7 @@ struct relu_back {
     }
 };
 
-template <class T> struct elements { // views: n elements of each tensor
+template <class T> struct elements { // n elements of each tensor; all pointers are views
     float *first, *second; // gradients; NULL: not computed
     const T *x, *y;        // inputs; y is NULL for act
     const float *dy;

@@ -24,7 +24,8 @@ enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SID
 
 typedef struct matrices { // all matrices of a launch, in GPU memory
     float *a;            // scratch: [matrices, n, ld] A, then L, then X
-    float *left;         // scratch: [matrices, SIDE, ld] product L X for the current block row
+    float *left;         // scratch: [matrices, SIDE, ld] matrix product L X for the current block
+                         // row
     float *const *h;     // [matrices] pointers to the Hessians [n, n]
     const int32_t *perm; // [matrices, n] column at each position of the solving order; NULL:
                          // position j is column j
@@ -61,14 +62,13 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // the condition has the same value in all threads of the block
+    if (x.failed[b]) return; // all threads of the block return here, or none
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // the condition has the same value in all threads
-                                                // of the block
+        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block return here, or none
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // the condition has the same value in all threads of the block
+    if (x.failed[b]) return; // all threads of the block return here, or none
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;

@@ -1,6 +1,6 @@
 /* gptq_factor.cu - computes U in place of H (ops/gptq_factor.c) in three steps: reverses the order
  * of rows and columns of H, computes the inverse of the Cholesky factor (gpu/triangle.cu), and
- * reverses the order of its rows and columns. factors.cu computes Hessians of at most
+ * reverses the order of rows and columns of this inverse. factors.cu computes Hessians of at most
  * OSH_FACTORS_MOST columns.
  *
  * Elements above the diagonal are written only after all elements of the inverse are found to be
@@ -24,8 +24,7 @@ static __global__ void flip_lower(float *a, int64_t n)
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // the condition has the same value in all threads of
-                                             // the block
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block return here, or none
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))

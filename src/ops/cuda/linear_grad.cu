@@ -1,5 +1,5 @@
-/* linear_grad.cu - computes the gradients of linear with products of cuBLASLt over all rows of the
- * batch.
+/* linear_grad.cu - computes the gradients of linear by matrix products of cuBLASLt over all rows of
+ * the batch.
  *
  *   dx += dy W     dw += dy^T x     db += sum over rows of dy
  *

@@ -52,7 +52,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // the condition has the same value in all threads of the warp
+    if (token >= z.N) return; // all threads of the warp return here, or none
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;

@@ -37,7 +37,7 @@ static __device__ inline void normalize(T *y, X x, float r, float w, const norm_
     osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
 }
 
-/* Writes y = x r, for an op without a weight. */
+/* Writes y = x r, for an op without a weight. r is 1 / sqrt(mean(x^2) + eps). */
 template <class T, class X> static __device__ inline void normalize_plain(T *y, X x, float r)
 {
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));

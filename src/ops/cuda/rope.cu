@@ -5,10 +5,10 @@
  *
  * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
  * computed in double, so that they are accurate for every position. Then they are rounded to f32,
- * multiplied by the scaling, and rounded to the dtype of q. There is no table of cosines and sines,
- * because reading them would take longer than computing R / 2 values per token. The frequencies may
- * depend on the length of a sample. The host computes the frequencies for all samples (ops/rope.h)
- * and copies them. N tokens of the batch, H heads, Dh head_dim. */
+ * multiplied by attention_scaling, and rounded to the dtype of q. There is no table of cosines and
+ * sines, because reading them would take longer than computing R / 2 values per token. The
+ * frequencies may depend on the length of a sample. The host computes the frequencies for all
+ * samples (ops/rope.h) and copies them. N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {

@@ -51,8 +51,7 @@ typedef struct routed_tile { int32_t part, row; } routed_tile;
 typedef struct routed_sizes {
     int64_t I, O;
     bool gather, scatter; // true: x (gather) or y (scatter) has a row for each token; false: it has
-                          // only rows that are routed to experts, those of one expert after those
-                          // of the other
+                          // only the rows that are routed to experts, expert by expert
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };

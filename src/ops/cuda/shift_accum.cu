@@ -1,6 +1,6 @@
 /* shift_accum.cu - computes D += (X0 - X)^T X. The difference is rounded to the dtype of x. The
- * products use the same chunks of tokens as hessian_accum.cu. D is not symmetric, so the whole
- * square is computed. */
+ * matrix products use the same chunks of tokens as those of hessian_accum.cu. D is not symmetric,
+ * so the whole square is computed. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 

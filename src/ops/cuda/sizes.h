@@ -29,8 +29,8 @@ size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, in
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
 enum { OSH_HESSIAN_GRAIN = 256 };   // the tokens of a matrix product are padded with zeros to a
                                     // multiple of this number
-/* Limits of hessian_accum.cu. PARTS: largest number of products in a batch; ROWS and PIECE: largest
- * numbers of rows and of elements of a piece of H. */
+/* Limits of hessian_accum.cu. PARTS: largest number of matrix products in a batch; ROWS and PIECE:
+ * largest numbers of rows and of elements of a piece of H. */
 enum {
     OSH_HESSIAN_PARTS = 4,
     OSH_HESSIAN_ROWS = 1024,
