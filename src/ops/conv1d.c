@@ -91,7 +91,8 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Copies the last K - 1 rows of the sample to the state, for the next piece. */
+/* Copies the last K - 1 rows of the sample to the state. The call for the next piece (tokens that
+ * follow in the sample) reads these rows. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];

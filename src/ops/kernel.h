@@ -33,8 +33,8 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
  * glu.c. */
 double osh_act_ref(const char *act, double x);
 double osh_act_slope(const char *act, double x); // derivative of osh_act_ref with respect to x
-/* Turns the f32 sum x w into a logit: divides and caps the sum by `rule`, unless `rule` is NULL,
- * and rounds to dt after each step. */
+/* Turns the f32 sum x w into a logit. If `rule` is not NULL, divides and caps the sum by the rule.
+ * Rounds to dt after each step. */
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
 
 /* For the reference kernels: computes the gradient of op kl (if `kl` is true) or nll with respect

@@ -132,7 +132,8 @@ typedef struct osh_op {
                         // is within the range of in[0]
     bool f32_out;       // out[0] is F32 for every compute dtype; the op that reads out[0] rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
-    /* A sample can run in pieces if each op of the graph has `each_token` or `next`. */
+    /* A sample can run in pieces (some tokens at a time) if each op of the graph has `each_token`
+     * or `next`. */
     bool each_token;    // the output of a token does not depend on other tokens or on the token's
                         // position
     osh_op_fn next;     // runs one piece of a sample on the host; a->past describes the earlier

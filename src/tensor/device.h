@@ -55,8 +55,8 @@ struct osh_device {
     void *impl;       // private data of the implementation
     char *base;       // address of the arena on the device
     osh_arena *arena; // own
-    /* True in tests with a memory checker: each block is a separate allocation, and the arena only
-     * counts bytes. */
+    /* True in tests with a memory checker: each block is a separate allocation. The arena then only
+     * records offsets and limits the sum of the sizes. */
     bool blocks_apart;
     /* own: names of hardware and libraries on which the bits of results depend, such as "NVIDIA
      * H200, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.2". */

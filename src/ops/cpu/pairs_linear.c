@@ -226,8 +226,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // the blocks of columns are a multiple of the threads, so a chunk computes
-                      // all rows of its block
+        j.rows = j.N; // the number of blocks of columns is a multiple of the number of threads, so
+                      // a chunk computes all rows of its block
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

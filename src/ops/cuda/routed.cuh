@@ -174,7 +174,7 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
 }
 
 /* Computes y = x W^T, or with an activation act(x gate^T) (x up^T), for the tiles of `tiles`. If
- * `tiles` is NULL, computes all tiles of the part `one`. */
+ * `tiles` is NULL, computes all tiles of the routed_part `one`. */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,
@@ -217,7 +217,7 @@ typedef struct routed_launch { // arguments of routed_product; y, x, parts and t
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: all tiles of the part `one`
+    const routed_tile *tiles; // NULL: all tiles of the routed_part `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;
