@@ -60,7 +60,8 @@ typedef struct osh_block {
     /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with
      * learned weights. */
     double nearest, learned;
-    bool kept;               // result: true if the learned codes are the result
+    bool kept;               // result: true if the codes are the learned ones, not those of
+                             // rounding to nearest
     bool diverged; // result: true if learning diverged (osh_ada_diverged), so the learned codes are
                    // not kept
 } osh_block;

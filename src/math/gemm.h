@@ -7,8 +7,8 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Least number of blocks per thread into which the matrix product of a large Hessian is cut. With
- * fewer blocks, some threads would wait longer for the last blocks of the other threads. */
+/* Least number of blocks per thread into which a large Hessian is cut for its matrix product. With
+ * fewer, larger blocks, the threads would wait longer for the thread that ends last. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Sets row *i and column *j of tile number c. The tiles are the lower triangle of a square of tiles

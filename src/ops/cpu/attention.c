@@ -147,7 +147,7 @@ static void hide_scores(float *s, int64_t from, int64_t to)
 }
 
 /* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees keys [lo, hi); the other probabilities become 0. */
+ * query sees keys [lo, hi); the probabilities of all other keys become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {

@@ -88,7 +88,8 @@ static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, co
             h[(row + i) * ld + col + c] += sum[i * OSH_TILE_COLS + c];
 }
 
-/* Adds the product of token tile t to rows [row, end) and columns [col, col + 16) of H. */
+/* Adds the matrix product of the tokens of tile t to rows [row, end) and columns [col, col + 16) of
+ * H. */
 static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
 {
     int64_t k = j->tiles[t].n, ld = j->n_cols, m;

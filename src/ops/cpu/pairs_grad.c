@@ -21,7 +21,7 @@ enum {
     SIDE = OSH_PAIRS_SIDE,
     STEP = OSH_PAIRS_STEP,
     COLS = 192,      // columns of dx and dw that a chunk computes
-    DEPTH = 512,     // largest number of out_features over which one product for dx sums
+    DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
     DX_ROWS = 256,   // least number of rows of dx per chunk, for which w is packed once
     CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows
     DW_ROWS = 96,    // rows of dw that a chunk computes; a small number, so that even a small dw

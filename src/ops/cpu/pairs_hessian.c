@@ -70,8 +70,8 @@ static void prefetch_block(const float *h, int64_t ld, int64_t m)
         for (int64_t c = 0; c < PAIR; c += SIDE) __builtin_prefetch(h + r * ld + c, 1);
 }
 
-/* Adds the product of tile t to rows [row, row + m) and columns [col, col + n) of h. If h is a
- * triangle, adds nothing above the diagonal. */
+/* Adds the matrix product of the tokens of tile t to rows [row, row + m) and columns [col, col + n)
+ * of h. If h is a triangle, adds nothing above the diagonal. */
 static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n,
                              int64_t t)
 {

@@ -10,10 +10,10 @@
  *   | L20 L21 D2  |                         L_ij  = A_ij D_j^T    one thread block per 64 rows
  *                     then row by row       X_i   = - D_i (L_i X) two products
  *
- * Each launch and each product computes all matrices. A product uses the algorithm for a single
- * matrix, and no sum is split, so U depends only on H and the GPU. 768 columns need 59 launches for
- * any number of matrices. The kernels do n^3 operations instead of 2/3 n^3, because a matrix
- * product computes whole squares of X.
+ * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
+ * for a single matrix, and no sum is split, so U depends only on H and the GPU. 768 columns need 59
+ * launches for any number of matrices. The kernels do n^3 operations instead of 2/3 n^3, because a
+ * matrix product computes whole squares of X.
  *
  * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
  * unchanged. */
@@ -55,8 +55,8 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: up to column k row k of X, after column k
-                                                   // the column k of L
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: columns up to k: row k of X; columns
+                                                   // after k: column k of L
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;

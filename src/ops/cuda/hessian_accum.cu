@@ -20,9 +20,9 @@
  * with a multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded with zeros to
  * 256. So a piece needs products of only 16 shapes, not one shape for each batch.
  *
- * Pieces and algorithms depend only on I, the columns of H. Each batch on a GPU except the last has
- * 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So products of any
- * number of chunks use the algorithm for a batch of PARTS chunks.
+ * Pieces and algorithms depend only on I, the number of columns of H. Each batch on a GPU except
+ * the last has 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So
+ * products of any number of chunks use the algorithm for a batch of PARTS chunks.
  *
  * Reason for the sizes: the products of PARTS chunks for 1024 x 1024 elements of H are 128 tiles of
  * 128 x 256, which 132 multiprocessors compute at the same time (one wave). The product of one
@@ -39,9 +39,10 @@
  *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
  *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
  *
- * (halved: the squares of 2048 x 2048 on the diagonal are halved until they have that side, squares
- * of one size are a batch, and each chunk is added to H directly). With pieces, H is read and
- * written once for PARTS chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
+ * (Panels: one matrix product for each chunk and each panel of 2048 rows. Halved: the squares of
+ * 2048 x 2048 on the diagonal are halved until they have that side, squares of one size are a
+ * batch, and each chunk is added to H directly). With pieces, H is read and written once for PARTS
+ * chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 

@@ -40,8 +40,8 @@ typedef struct routed_part { // weights and rows of one expert; all pointers are
     const int32_t *rows; // [n] indices of the rows (tokens) that are routed to the expert
     int64_t first; // without gather: index of the expert's first row in x; without scatter: in y
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    long long *found;    // lowered to the index in y [N, O] of the first NaN or infinity; NULL: no
-                         // search
+    long long *found;    // *found is lowered to the index in y [N, O] of the first NaN or infinity;
+                         // NULL: no search
 } routed_part;
 
 /* Rows of a tile. part: index of the routed_part; row: index, in `rows` of the part, of the tile's

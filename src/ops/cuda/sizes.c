@@ -72,8 +72,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* Upper bound: each token is a sample, and a sample with its own table of frequencies has more
-     * than max_pos tokens. */
+    /* Upper bounds: there are at most n_tokens samples, and a sample with a table of frequencies of
+     * its own has more than max_pos tokens. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
