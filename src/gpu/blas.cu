@@ -6,11 +6,11 @@
  *
  * cuBLASLt is column-major and reads a row-major C [m, n] as C^T [n, m], so C = A B is computed as
  * C^T = B^T A^T. F32 is multiplied in F32 (cuBLASLt's pedantic mode) unless the caller asks for
- * TF32. A sum is never split over thread blocks, because they would add their parts in changing
- * order.
+ * TF32. A sum is never split over thread blocks, because thread blocks would add their partial sums
+ * in an order that differs from call to call.
  *
  * A plan is the algorithm and the descriptors of cuBLASLt for one shape of product. Plans are kept
- * and used again. */
+ * for later products of the same shape. */
 #include "gpu/state.h"
 
 #include <cublasLt.h>
@@ -18,13 +18,13 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* MAX_PLANS: largest number of plans that are kept; then a new plan replaces the oldest. The
- * batches of a run may differ in shape: 64 batches of a model with four widths need about 600
- * plans, the solves of the model 210 more. */
+/* MAX_PLANS: largest number of plans that are kept; if there are more, a new plan replaces the
+ * oldest. The shapes of batches may differ: 64 batches of a model with four widths need about 600
+ * plans, the GPTQ solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // bytes; no algorithm needs a larger alignment
-enum { ANSWERS = 4 }; // number of algorithms that cuBLASLt is asked for; the first that fits is
-                      // used
+enum { MAX_ALIGN = 16 }; // bytes: no algorithm needs a larger alignment
+enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the first whose
+                      // workspace fits is used
 
 /* Functions of cuBLASLt and of cuSOLVER that this file calls. */
 #define LT_CALLS(CALL)                                                                             \
@@ -40,8 +40,8 @@ enum { ANSWERS = 4 }; // number of algorithms that cuBLASLt is asked for; the fi
     CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
     CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
-/* Key of a plan: all properties of a product that decide the algorithm. n_like is the batch size
- * for which the algorithm is chosen; 0 means n_batch. */
+/* Key of a plan: all properties of a matrix product that decide the algorithm. n_like is the batch
+ * size for which the algorithm is chosen; 0 means n_batch. */
 typedef struct shape {
     int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
@@ -55,9 +55,10 @@ typedef struct plan {
                                              // operand is b, the second is a
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
-    bool one_by_one;  // the algorithm does not support a batch of key.n_batch products
-    bool lenient;     // the product of F32 uses the default mode, because cuBLASLt has no pedantic
-                      // algorithm
+    bool one_by_one;  // true: the algorithm does not support a batch of key.n_batch matrix
+                      // products, so the matrix products are computed one by one
+    bool lenient;     // true: the matrix product of F32 uses the default mode, because cuBLASLt has
+                      // no pedantic algorithm
 } plan;
 
 struct osh_cuda_blas {
@@ -71,16 +72,17 @@ struct osh_cuda_blas {
     plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
     plan *buckets[BUCKETS];      // view: linked lists of plans, by the hash of the key
     int64_t n_plans;             // number of plans created so far
-    const plan *latest;          // view: plan of the last product
+    const plan *latest;          // view: plan of the last matrix product
     pthread_mutex_t lock;        // protects the plans
 };
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* Opens a CUDA library: the first version that exists on the loader's paths or in the toolkit's
- * usual directory. The library remains in memory after dlclose, because the driver and the
- * libraries keep pointers into each other until the process ends. If no version can be opened, the
- * error names the missing dependency, or else the first version. */
+/* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
+ * directory of the CUDA toolkit. The library remains in memory after dlclose, because the driver
+ * and the libraries keep pointers into each other until the process ends. If no version can be
+ * opened, the error names the missing dependency of a version that exists, or the first version if
+ * none exists. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -110,8 +112,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* Reports the error of CUDA after a call of cuBLASLt or cuSOLVER failed, because that error gives
- * the reason. Returns OSH_OK if CUDA has no error. */
+/* Called after a call of cuBLASLt or cuSOLVER failed: waits for the GPU and returns the error of
+ * CUDA, which gives the reason. Returns OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -197,8 +199,8 @@ static cudaDataType_t blas_type(int32_t dtype)
     return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Returns the alignment in bytes that every row of every matrix of the batch has. At most
- * MAX_ALIGN. */
+/* Returns the largest alignment, in bytes and at most MAX_ALIGN, that every row of every matrix of
+ * the batch has. */
 static int32_t mat_align(const osh_cuda_mat *x)
 {
     size_t all =
@@ -310,7 +312,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // also true after a fatal error of the GPU, which gpu_check reports
+    if (!found) { // this also happens after a fatal error of the GPU, which gpu_check reports
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -336,9 +338,10 @@ done:
     return rc;
 }
 
-/* Sets the batch size of a plan from n_like, for which the algorithm was chosen, to n_batch. The
- * algorithm must also support a batch of 1, so that one algorithm is used for all batch sizes. If
- * it does not, all batch sizes use the algorithm for a batch of 1. */
+/* Changes the batch size of a plan from n_like, for which its algorithm was chosen, to n_batch. If
+ * the algorithm does not support a batch of 1, chooses the algorithm for a batch of 1 instead, so
+ * that one algorithm is used for all batch sizes. If the algorithm does not support n_batch, sets
+ * one_by_one. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -346,7 +349,8 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size to 1
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the call of plan_try_batch above set the batch size
+                                             // to 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
@@ -413,8 +417,8 @@ done:
     return rc;
 }
 
-/* Counts a product that uses a slower way (osh_cuda_detour). Logs the first product of each
- * kind. */
+/* If the plan of a matrix product is a detour (osh_cuda_detour), adds the product to the count of
+ * that detour, and logs the first product of each kind. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;

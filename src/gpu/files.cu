@@ -6,8 +6,8 @@
  * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
  * KiB. cuFile reads all other bytes through buffers of its own. Tensors begin at any byte of a
  * file, and blocks of the arena begin at multiples of 512 bytes. So cuFile reads whole blocks of 4
- * KiB into a slot of the stage, and a copy inside the GPU moves the requested bytes to their
- * destination. */
+ * KiB into a slot of the stage (a buffer in GPU memory, cut into slots), and a copy inside the GPU
+ * moves the requested bytes to their destination. */
 #include "gpu/state.h"
 
 extern "C" {
@@ -22,19 +22,20 @@ struct osh_cuda_file {
     osh_gpu *c;     // view: the open GPU
     osh_file *f;    // view: the file
     void *handle;   // own: handle of cuFile; NULL: the host reads the file
-    bool refused;   // true: cuFile failed, so the host reads the rest; protected by c->lock
+    bool refused;   // true: cuFile failed, so the host reads the rest of the file; protected by
+                    // c->lock
 };
 
-/* ---- the decision for cuFile ---- */
+/* ---- the decision between cuFile and the host ---- */
 bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
 {
     char why[256] = "";
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // this call fails if the GPU cannot be used
         osh_error_clear(cx);
-        return false; // osh_cuda_open, called later, reports the error
+        return false; // the caller calls osh_cuda_open later, which reports the error
     }
     if (!room)
         snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
@@ -181,9 +182,10 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                osh_cufile_text(k, why, sizeof why)),
                    false;
-        if (begin + have + k >= at + (int64_t)n_bytes) return true; // all requested bytes are
-                                                                    // there; the last block may be
-                                                                    // partial
+        if (begin + have + k >= at + (int64_t)n_bytes) return true; // all requested bytes are in
+                                                                    // the slot; the last block may
+                                                                    // be incomplete at the end of
+                                                                    // the file
         if (k < block)
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                "cuFile returned less than a block"),
@@ -225,7 +227,8 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
                               bool ahead)
 {
     osh_status rc = OSH_OK;
-    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes that are not yet read
+    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the request for the bytes that are
+                                                             // not yet read
     bool direct = file_is_direct(f);
     size_t n = 1;
     cudaSetDevice(f->c->ordinal);

@@ -1,10 +1,11 @@
 /* gpu.h - the C interface to one GPU: opening and closing, memory, copies, files and times.
  *
- * A device's memory is one arena (tensor/device.h). One stream executes all work in order. So a
- * call may free its scratch before the GPU has used it. A call waits for the GPU only if the call
- * returns values to the host. A failed CUDA call gives OSH_E_IO and a message with the name of the
- * call and CUDA's text. An allocation for which the arena has no room gives OSH_E_NOMEM. In a build
- * without CUDA every call that can fail returns OSH_E_UNSUPPORTED (absent.c). */
+ * The memory of a device is one arena (tensor/device.h). One stream executes all work in order, so
+ * a call may free its scratch before the GPU has used the scratch. A call waits for the GPU only if
+ * the call returns values to the host. A failed CUDA call gives OSH_E_IO and a message with the
+ * name of the call and CUDA's text. An allocation for which the arena has no room gives
+ * OSH_E_NOMEM. In a build without CUDA every call that can fail returns OSH_E_UNSUPPORTED
+ * (absent.c). */
 #ifndef OSH_GPU_H
 #define OSH_GPU_H
 #ifdef __cplusplus
@@ -13,19 +14,19 @@ extern "C" {
 #include "base/file.h"
 #include "tensor/device.h"
 
-/* Bytes of the workspace that all products share, the first block of the arena. The size is the
- * same for every GPU and every arena, because it decides which algorithms cuBLASLt may choose. The
- * fastest algorithms on compute capability 9 need this size. */
+/* Bytes of the workspace that all matrix products share, the first block of the arena. The size is
+ * the same for every GPU and every arena, because it decides which algorithms cuBLASLt may choose.
+ * The fastest algorithms on compute capability 9 need this size. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
-enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for cuBLASLt's plans of products
-/* GPU bytes that the program does not allocate if the user gives no budget. CUDA libraries need
- * them for code and handles. */
+enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for the plans of matrix products (blas.cu)
+/* GPU bytes for the code and handles of CUDA libraries. If the user gives no budget, the program
+ * does not allocate these bytes. */
 enum { OSH_CUDA_RESERVE = 512 << 20 };
 /* Opens GPU `ordinal` and allocates an arena of n_bytes, of which OSH_CUDA_WORKSPACE bytes are for
- * products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no arena, and
- * no tensor can be allocated on the GPU. Fails with OSH_E_UNSUPPORTED and names the missing part:
- * CUDA in this binary, a driver, a new enough driver, a GPU, code for the GPU's generation,
- * cuBLASLt or cuSOLVER. */
+ * matrix products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no
+ * arena, and no tensor can be allocated on the GPU. Fails with OSH_E_UNSUPPORTED and names the
+ * missing part: CUDA in this binary, a driver, a new enough driver, a GPU, code for the GPU's
+ * generation, cuBLASLt or cuSOLVER. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 bool osh_cuda_built(void); // true if this binary has CUDA kernels
 osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED, in a binary without CUDA
@@ -38,43 +39,44 @@ int64_t osh_cuda_driver_bytes(const osh_device *d);
 
 /* Detours: cases in which a run used a slower way. The output is the same. */
 typedef enum osh_cuda_detour {
-    OSH_DETOUR_F32,       // products of F32 in the default mode, because cuBLASLt has no pedantic
-                          // algorithm
-    OSH_DETOUR_BATCH,     // products of a batch computed one by one, because the algorithm does not
-                          // support the batch size
+    OSH_DETOUR_F32,       // matrix products of F32 in the default mode, because cuBLASLt has no
+                          // pedantic algorithm
+    OSH_DETOUR_BATCH,     // matrix products of a batch computed one by one, because the algorithm
+                          // does not support the batch size
     OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena whose address is not the planned one
-    OSH_DETOUR_FILE,      // files that the host reads instead of cuFile
+    OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
     OSH_N_DETOURS
 } osh_cuda_detour;
-const char *osh_cuda_detour_name(osh_cuda_detour which); // "products_one_by_one", ...: a name for
-                                                         // JSON
-const char *osh_cuda_detour_text(osh_cuda_detour which); // "products of a batch one by one", ...: a
-                                                         // text for messages
+const char *osh_cuda_detour_name(osh_cuda_detour which); // name for JSON, such as
+                                                         // "products_one_by_one"
+const char *osh_cuda_detour_text(osh_cuda_detour which); // text for messages, such as "products of
+                                                         // a batch one by one"
 /* Adds n to the count of a detour. Returns true if the count was 0; then the caller logs the
  * detour. */
 bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n);
-/* Adds the arguments to the counters value_in_bytes and value_out_bytes. */
+/* Adds in_bytes to the counter value_in_bytes and out_bytes to value_out_bytes. */
 void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes);
 
 /* Counters of a GPU since it was opened. */
 typedef struct osh_cuda_counters {
-    // Bytes copied to the GPU in order with the work (put), from the GPU (get), and to the GPU
-    // during other work (put_ahead).
+    // bytes copied to the GPU in order with the work (put), from the GPU (get), and to the GPU
+    // during other work (put_ahead)
     int64_t put_bytes, get_bytes, ahead_bytes;
-    double put_s, get_s, ahead_s;              // seconds of the put, get and put_ahead copies, by
-                                               // the GPU's clock
-    // parts of ahead_s and get_s during which the compute stream did not wait for the copies
+    double put_s, get_s, ahead_s;              // duration of the put, get and put_ahead copies in
+                                               // seconds, by the GPU's clock
+    // seconds of ahead_s (hidden_s) and of get_s (get_hidden_s) in which the compute stream did not
+    // wait for the copies
     double hidden_s, get_hidden_s;
     int64_t detours[OSH_N_DETOURS];
-    int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs: read from the
-                                               // host or disk, and written there
-    int64_t file_bytes;                        // bytes read by cuFile; the counters above do not
-                                               // contain them
+    int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs that were read
+                                               // from the host or disk (in) and written there (out)
+    int64_t file_bytes;                        // bytes read by cuFile; the other counters do not
+                                               // contain these bytes
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
-/* A mark is a point in the work of the compute stream. Two marks measure the time between two
- * points. */
+/* A mark is a point in the work of the compute stream. The time between two points is measured by
+ * two marks. */
 typedef struct osh_cuda_mark osh_cuda_mark;
 osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out);
 /* Sets *seconds to the time between two marks. Waits until the GPU reaches the second mark. */
@@ -82,14 +84,14 @@ osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *fr
                                  osh_cuda_mark *to);
 void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
 
-/* Page-locked host memory. An open GPU has OSH_CUDA_HOST_BYTES of page-locked memory for the rings
- * that copies pass through. */
+/* Page-locked host memory. An open GPU has OSH_CUDA_HOST_BYTES of page-locked memory for the
+ * rings through which copies pass (state.h). */
 enum { OSH_CUDA_HOST_BYTES = 32 << 20 };
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
 /* Page-locks memory of the caller; p and n_bytes must be whole pages. Sets *why to NULL, or to the
- * reason if the system or the driver refused. After a refusal copies still work, but are slower.
- * osh_cuda_host_unlock waits for the GPU's copies and unlocks the memory. */
+ * reason if the system or the driver refused to lock the memory. After a refusal copies still work,
+ * but are slower. osh_cuda_host_unlock waits for the GPU's copies and unlocks the memory. */
 osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *p,
                               size_t n_bytes);
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *p);
@@ -111,17 +113,17 @@ typedef struct osh_cuda_file osh_cuda_file;
  * been called for f. If there is no stage or cuFile refuses the file, the host reads the file. */
 osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f);
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // accepts NULL
-/* Reads n_bytes from byte `at` of the file to GPU memory. If `ahead` is false, the read is in order
- * with the work. If `ahead` is true, the read runs during the work like put_ahead
- * (tensor/device.h), and any thread may call this function. If cuFile fails, the host reads the
- * rest of the bytes and all later bytes of the file. */
+/* Reads n_bytes from byte `at` of the file to GPU memory. If `ahead` is false, the bytes are copied
+ * after all earlier requests and before all later ones. If `ahead` is true, the copy runs during
+ * other work like put_ahead (tensor/device.h), and any thread may call this function. If cuFile
+ * fails, the host reads the rest of the bytes and all later bytes of the file. */
 osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
                               bool ahead);
-/* The caller calls this function if cuFile returned bytes that differ from the file. From then on
- * the host reads the file. `why` is for the log. */
+/* The caller calls this function if cuFile returned bytes that differ from the file. Afterwards the
+ * host reads the rest of the file. `why`: the reason, for the log. */
 void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why);
-/* OSH_CUDA_SUMS is a number of checksums. osh_cuda_sums returns an array in GPU memory for that
- * number of checksums. View: the array lives as long as the stage (osh_cuda_stage_open). */
+/* osh_cuda_sums returns an array in GPU memory for OSH_CUDA_SUMS checksums. View: the array lives
+ * as long as the stage (osh_cuda_stage_open). */
 enum { OSH_CUDA_SUMS = 512 };
 uint64_t *osh_cuda_sums(const osh_device *d);
 /* Returns the gross bytes of the arena that osh_cuda_factor_inverse needs for a matrix [n, n]. */

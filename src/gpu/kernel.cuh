@@ -16,7 +16,8 @@
 
 #include "gpu/runtime.h"
 
-#ifndef OSH_PLAY // the tests define these macros for the emulated GPU, in tests/play/cuda_runtime.h
+#ifndef OSH_PLAY // with OSH_PLAY, tests/play/cuda_runtime.h defines these macros for the emulated
+                 // GPU
 /* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...) launches a kernel. A kernel
  * name with commas needs parentheses. The caller checks the launch with OSH_CUDA(cx,
  * cudaGetLastError()). */
@@ -28,10 +29,10 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                             \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                               \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
-#define OSH_CU_APART __noinline__ // for functions with many callers: a kernel contains one copy
-                                  // instead of one per call
+#define OSH_CU_APART __noinline__ // for functions with many calls: a kernel contains one copy of
+                                  // the function instead of one for each call
 #else
-#define OSH_CU_APART __attribute__((noinline)) // on the emulated GPU; a macro named __noinline__
+#define OSH_CU_APART __attribute__((noinline)) // for the emulated GPU; a macro named __noinline__
                                                // would break host headers
 #endif
 
@@ -106,8 +107,8 @@ template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
     osh_cu_store(x, __fmul_rn(osh_cu_round<T>(tanhf(t)), c));
 }
 
-/* Return the sum (osh_cu_warp_sum) or the maximum (osh_cu_warp_max) of x over the warp. All lanes
- * get the same result, because a butterfly adds in a fixed order. */
+/* osh_cu_warp_sum returns the sum, osh_cu_warp_max the maximum, of x over the warp. All lanes get
+ * the same result, because a butterfly adds in a fixed order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {
     for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -129,8 +130,7 @@ __device__ inline float osh_cu_warp_max(float x)
         default: { typedef float T; __VA_ARGS__; } break;                                          \
         }                                                                                          \
     } while (0)
-/* Does the same as OSH_CU_BY_DTYPE for the dtypes that a stored weight may have, which include
- * F64. */
+/* Works like OSH_CU_BY_DTYPE for the dtypes that a stored weight may have, which include F64. */
 #define OSH_CU_BY_STORED(dt, T, ...)                                                               \
     do {                                                                                           \
         switch (dt) {                                                                              \

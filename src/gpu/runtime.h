@@ -32,10 +32,10 @@ int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per mu
  * bits. */
 typedef struct osh_cuda_mat {
     void *data;
-    int64_t ld;       // elements from row to row
-    int64_t stride;   // elements from one matrix of a batch to the next
+    int64_t ld;       // number of elements from one row to the next
+    int64_t stride;   // number of elements from one matrix of a batch to the next
     osh_dtype dtype;  // F32, BF16, F16
-    bool transposed;  // op() is the transpose; false: op() changes nothing
+    bool transposed;  // true: op() is the transpose; false: op() does not change the matrix
 } osh_cuda_mat;
 typedef struct osh_cuda_product {
     const osh_cuda_mat *c, *a, *b;
@@ -45,20 +45,22 @@ typedef struct osh_cuda_product {
     bool tf32;
 } osh_cuda_product;
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
-/* The algorithm of the last product, as cuBLASLt numbers it; -1: unknown. */
+/* The algorithm of the last matrix product, as cuBLASLt numbers it; -1: unknown. */
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    bool one_by_one, lenient; // one_by_one: counted as OSH_DETOUR_BATCH; lenient: as OSH_DETOUR_F32
+    bool one_by_one, lenient; // true: the product was added to the count of OSH_DETOUR_BATCH
+                              // (one_by_one) or OSH_DETOUR_F32 (lenient)
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
-/* True if three products of TF32 take less time than one product of F32 on this GPU. */
+/* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
 bool osh_cuda_tf32_pays(const osh_device *d);
 
-/* Arguments of osh_cuda_potrf and osh_cuda_trtri. osh_cuda_potrf computes the Cholesky factor of
- * `a`, and osh_cuda_trtri the inverse of the triangle `a`, with cuSOLVER in place. *ok becomes
- * false if the matrix is not positive definite, or is singular. `a` is column-major; `upper`
- * selects the upper triangle. Both functions wait for the GPU. */
+/* Arguments of osh_cuda_potrf and osh_cuda_trtri. Both use cuSOLVER and overwrite `a`:
+ * osh_cuda_potrf by its Cholesky factor, osh_cuda_trtri by the inverse of the triangle. *ok becomes
+ * false if osh_cuda_potrf finds that `a` is not positive definite, or osh_cuda_trtri that it is
+ * singular. `a` is column-major; `upper` selects the upper triangle. Both functions wait for the
+ * GPU. */
 typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;
@@ -75,10 +77,11 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
 
 /* Replaces the lower triangle of a [n, n] (row-major) by the inverse of the matrix's Cholesky
  * factor. Does not read or write elements above the diagonal. Allocates osh_cuda_triangle_bytes(n)
- * of the arena, also if cuSOLVER needs less (triangle.cu). *ok becomes false if the matrix is not
- * positive definite; then the lower triangle is destroyed. Waits for the GPU. */
+ * of the arena, even if cuSOLVER needs less (triangle.cu). *ok becomes false if the matrix is not
+ * positive definite; in this case the contents of the lower triangle are lost. Waits for the
+ * GPU. */
 osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool *ok);
-/* Fails with OSH_E_UNSUPPORTED if cuSOLVER needs more memory than osh_cuda_factor_inverse has, even
- * for the smallest blocks. */
+/* Fails with OSH_E_UNSUPPORTED if cuSOLVER needs more scratch, even for the smallest blocks, than
+ * osh_cuda_factor_inverse allocates. */
 osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d);
 #endif

@@ -20,11 +20,11 @@ enum {
 typedef struct osh_gpu_copy {
     cudaEvent_t begin, end; // own
     bool pending, ahead, from_gpu;
-    bool hidden; // true if the compute stream had work when the copy was queued
+    bool hidden; // true: the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
 /* A ring of page-locked pieces of memory through which copies pass. The pieces are filled one after
- * the other. A piece is filled again when its copies are done. */
+ * the other. A piece is filled again after the copies from or to the piece are done. */
 typedef struct osh_gpu_ring {
     char *room;                         // own: page-locked memory
     cudaEvent_t free[OSH_GPU_PIECES];   // own: an event for each piece, recorded after the last
@@ -33,13 +33,14 @@ typedef struct osh_gpu_ring {
     size_t used;                        // used bytes of the piece that is being filled
     osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
     int n_timed;                        // number of timed copies so far
-    pthread_mutex_t lock;               // held during a call that uses the ring
+    pthread_mutex_t lock;               // each call that uses the ring holds this lock
 } osh_gpu_ring;
 
-/* A timed copy of a lane: of a value to or from the GPU. */
+/* A timed copy of a value to or from the GPU, on a lane. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: event at which the work begins to wait for the copy
+    cudaEvent_t wanted;     // own: event on the compute stream at the point where the work waits
+                            // for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
 typedef struct osh_gpu_lane { // stream for copies of values to the GPU (OSH_LANE_IN) or from the
@@ -56,16 +57,16 @@ typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or
     bool locked; // true: the caller owns the memory, which osh_cuda_host_lock page-locked
 } osh_gpu_pinned;
 
-/* The stage: GPU memory into which cuFile reads. A slot is a part of the stage that one read uses
- * at a time. Any thread may read. */
+/* The stage: GPU memory into which cuFile reads. The stage is cut into slots, each of which one
+ * read uses at a time. Any thread may read. */
 enum { OSH_GPU_SLOTS = 4, OSH_GPU_SLOT = 4 << 20 };
 typedef struct osh_gpu_slot {
-    cudaEvent_t copied; // own: recorded after the last copy out of the slot
+    cudaEvent_t copied; // own: event after the last copy out of the slot
     bool taken;
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
-    char *block, *base;  // block: own, in the arena. base: view, the first whole page of block
-    int64_t *verdict;    // view: the array that osh_cuda_sums returns, a part of block
+    char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
+    int64_t *verdict;    // view: the array that osh_cuda_sums returns, in `block`
     osh_gpu_slot slots[OSH_GPU_SLOTS];
     bool locked, asked;  // locked: the stage is registered with cuFile; asked: the user wants
                          // cuFile (--use-gds true)
@@ -76,17 +77,19 @@ typedef struct osh_gpu_stage {
 typedef struct osh_cuda_blas osh_cuda_blas; // defined in blas.cu
 
 typedef struct osh_gpu {
-    int ordinal, n_multiprocessors, major, minor; // ordinal: number of the device; major, minor:
+    int ordinal, n_multiprocessors, major, minor; // ordinal: index of the GPU; major, minor:
                                                   // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
-    cudaStream_t compute, copy;        // own: streams of the work and of put_ahead
-    // own: event that one of these streams records and the other waits for
+    cudaStream_t compute, copy;        // own: compute: stream of all kernels; copy: stream of
+                                       // put_ahead
+    // own: events: the copy stream waits for `asked` of the compute stream, and the compute stream
+    // for `copied` of the copy stream
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: events at the end of a lane, for which another lane
-                                       // waits
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: events after the last copy of a lane, for which other
+                                       // lanes wait
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;
@@ -107,8 +110,8 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
     osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
-    bool ahead; // true: during the work, on the copy stream, like put_ahead; false: in order with
-                // the work
+    bool ahead; // true: the copy runs during the work, on the copy stream, like put_ahead; false:
+                // in order with the work
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);

@@ -2,33 +2,34 @@
  * the lower triangle of A.
  *
  *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
- *   else                      blocks of s rows: cuSOLVER works on s rows; products do the rest:
+ *   else                      blocks of s rows: cuSOLVER works on s rows; matrix products the rest:
  *
  *   | D0          |   for block column j:   A_jj -= sum of L_jk L_jk^T    (k < j)    potrf: L_jj
  *   | L10 D1      |                         D_j = L_jj^-1, instead of L_jj           trtri, copied
  *   | L20 L21 D2  |                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T (i > j)
  *                     then row by row       X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)  (j < k < i)
  *
- * The scratch memory of a call is called the room. Its size depends only on n, so that a plan can
- * compute the size without cuSOLVER. Before each call, cuSOLVER says how much scratch it needs for
- * s rows. The largest s >= 64 is used whose need fits into the room. s decides the last bits of the
- * result, and depends on n and the version of cuSOLVER. For 14,336 columns the room is 68 MB, not
- * the 822 MB of the square. potrf factors all of A at once if the room is enough.
+ * The scratch memory of a call is called the room. The size of the room depends only on n, so that
+ * a plan can compute the size without cuSOLVER. Before each call, cuSOLVER returns the bytes of
+ * scratch that it needs for s rows. The largest s >= 64 is used for which these bytes fit into the
+ * room. s decides the last bits of the result, and depends on n and the version of cuSOLVER. For
+ * 14,336 columns the room is 68 MB, not the 822 MB of the square. If the room is large enough for n
+ * rows, potrf factors all of A at once.
  *
  * The room contains cuSOLVER's scratch, or three blocks [s, s] followed by cuSOLVER's scratch:
  * `first` and `second` are copies of a D_j with zeros above the diagonal, because A may contain
- * other data there; `sum` is the sum of products of a block. */
+ * other data there; `sum` is the sum of matrix products for one block. */
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // how move_block copies a block
+enum how { // elements that block_move changes
     WHOLE,       // to = from for all elements
     LOWER,       // in the lower triangle only: to = from
     LOWER_ZEROS, // in the lower triangle: to = from; above the diagonal: to = 0
     MINUS_LOWER  // in the lower triangle only: to -= from
 };
 
-typedef struct matrix { // view: a matrix in row-major order
+typedef struct matrix { // a matrix in row-major order; `at` is a view
     float *at;
     int64_t ld;
 } matrix;
@@ -43,8 +44,8 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 
 typedef struct blocks {
     osh_device *d;
-    float *a, *first, *second, *sum; // a: view, the matrix [n, n]; others: view, scratch blocks [s,
-                                     // s]
+    float *a, *first, *second, *sum; // views: a is the matrix [n, n]; first, second and sum are
+                                     // scratch blocks [s, s]
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
     osh_cuda_triangle lib;           // scratch (room) and result code (verdict) for cuSOLVER
 } blocks;
@@ -64,8 +65,8 @@ static matrix block_view(const blocks *b, int64_t row, int64_t col)
 }
 static int64_t block_width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-typedef struct factors { // the factors of a product x y; y is [k, n], or [n, k] and transposed if
-                         // `turned` is true
+typedef struct factors { // operands of a matrix product x y: x [m, k]; y [k, n], or if `turned` is
+                         // true [n, k] and transposed
     matrix x, y;
     bool turned;
     float alpha, beta;
@@ -80,8 +81,8 @@ static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const in
     return osh_cuda_gemm(cx, b->d, {&mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, f.alpha, f.beta});
 }
 
-/* Inverts the triangle of the diagonal block at row j. Writes the inverse D to `first`, with zeros
- * above the diagonal, and to A. */
+/* Inverts the triangle of the diagonal block whose first row is j. Writes the inverse D_j to
+ * `first`, with zeros above the diagonal, and to A. */
 static osh_status triangle_invert_diagonal(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -95,7 +96,8 @@ done:
     return rc;
 }
 
-/* Computes the block column j of L. The diagonal block becomes its inverse D_j. */
+/* Computes block column j of L. The diagonal block becomes the inverse D_j of its Cholesky
+ * factor. */
 static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -124,7 +126,7 @@ done:
     return rc;
 }
 
-/* Computes the block row i of X from the blocks to the left and above. */
+/* Computes block row i of X from the blocks of L to the left and the blocks of X above. */
 static osh_status triangle_invert_row(osh_ctx *cx, blocks *b, int64_t i)
 {
     osh_status rc = OSH_OK;
@@ -166,9 +168,9 @@ done:
 static osh_status triangle_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *w, float *a, int64_t n,
                                 int64_t ld)
 {
-    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // upper is true: a lower triangle in
-                                                           // row-major order is an upper triangle
-                                                           // in column-major order
+    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // `upper` is true, because a lower
+                                                           // triangle in row-major order is an
+                                                           // upper triangle in column-major order
     return osh_cuda_solver_wish(cx, d, w, &t);
 }
 
@@ -235,8 +237,8 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     osh_cuda_wish w;
-    float *any = reinterpret_cast<float *>(d->base); // any address in GPU memory; no call reads or
-                                                     // writes it
+    float *any = reinterpret_cast<float *>(d->base); // any address in GPU memory, which no call
+                                                     // reads or writes
     OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -7,32 +7,33 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
-enum { BIAS = 5 }; // number of arrays of a bias
+enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square, first
 /* Largest number of tokens in a batch, unless one sample has more tokens. */
 enum { TOKENS = 2048 };
 
 typedef struct block_bias { // bias of a Linear, as f32
-    osh_ada_vector v; // own: v.x; the other arrays of v are in the same block of memory
-    float *first;     // view: the original bias, stored after the arrays of v
+    osh_ada_vector v; // own: v.x, which begins the one allocation of all arrays of v and of `first`
+    float *first;     // view: the original bias, in the allocation that begins at v.x
 } block_bias;
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns], with their arrays
-    osh_ada_learner **of; // own [n_learns]: the learners, each own
+    block_bias *biases;   // own [n_learns]; each v.x is own too
+    osh_ada_learner **of; // own [n_learns]; each learner is own too
     int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
                           // not optimized
-    bool *wants, *none; // own: wants [weights]: true for optimized weights; none [values]: all
-                        // false
+    bool *wants, *none; // own: wants [weights]: true for optimized weights and biases; none
+                        // [values]: all false
     bool *placed;         // own [weights]: true if the gradient of the weight is written directly
                           // to the learner
     osh_tensor **dv;      // own [values]: gradients during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
-    int64_t next, drawn;  // next: next index in `order`; drawn: number of shuffles so far
+    int64_t next, drawn;  // next: index in `order` of the next sample to draw; drawn: number of
+                          // shuffles so far
     int32_t *ids;         // own: tokens of the current batch
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
-    bool judging;         // true: only the loss is computed, no gradients
-    int64_t step;         // number of the current step
+    bool judging;         // true: the program computes only the loss, no gradients
+    int64_t step;         // index of the current step, from 0
 } learning;
 
 static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
@@ -152,7 +153,8 @@ done:
 
 /* ---- samples ---- */
 
-/* Draws the samples of the next step: those from order[*first] on. */
+/* Draws the samples of the next step. Sets *first to the index in l->order of the first of them.
+ * Shuffles l->order if fewer samples remain than a step needs. */
 static void learning_draw(learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
@@ -169,8 +171,8 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a tensor with the rows of kind k (osh_block.rows) of the n samples from order[first] on.
- * The caller owns *out. */
+/* Makes a tensor that osh_block.rows fills with kind k, for the n samples from order[first] on.
+ * l->offsets contains the first row of each sample. The caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {
@@ -193,14 +195,14 @@ done:
     return rc;
 }
 
-/* Replaces some elements of input k, drawn for this step, by those of the original model
- * (rule.share). */
+/* Replaces random elements of input k of the batch by those of the original model (rule.share).
+ * Does nothing for a loss without gradients (l->judging). */
 static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // view: x; own: x0
+    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // x: view; x0: own
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
@@ -212,8 +214,9 @@ done:
     return rc;
 }
 
-/* Makes a batch, with inputs, of samples order[first], order[first + 1] ... before order[end], up
- * to TOKENS tokens. */
+/* Makes a batch of samples order[first], order[first + 1], ... and its input values. The batch ends
+ * before order[end], or before the sample with which it would have more than TOKENS tokens. It has
+ * at least one sample. */
 static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
                                      int64_t end)
 {
@@ -273,8 +276,9 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
-/* Computes l->dv, the gradient, of all compared values, and adds the losses of the batch to *loss.
- * elements: divisor of the step's loss (learning_loss_divisor). */
+/* Computes l->dv[v], the gradient of the loss with respect to v, for each compared value v, and
+ * adds the loss of the batch to *loss. elements: number by which the sum of squared errors is
+ * divided (learning_loss_divisor). */
 static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
                                    double elements, double *loss)
 {
@@ -338,7 +342,8 @@ static double block_out_width(const osh_block *b)
     return width;
 }
 
-/* Returns the divisor of the sum of squared errors over samples [first, end) of `order`. */
+/* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
+ * divided: their elements, or with rule.sum their tokens. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
@@ -347,8 +352,8 @@ static double learning_loss_divisor(const learning *l, int64_t first, int64_t en
     return l->b->rule.sum ? tokens : tokens * block_out_width(l->b);
 }
 
-/* Computes the loss of samples [first, end) of `order`, and unless l->judging the gradients of the
- * optimized weights. */
+/* Computes the loss of samples [first, end) of `order`. If l->judging is false, also adds the
+ * gradients of the optimized weights to their learners. */
 static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -399,8 +404,8 @@ done:
     return rc;
 }
 
-/* Before the first step: computes the loss with weights rounded to nearest, if the rule needs this
- * loss, and chooses the learning rate. */
+/* Prepares the first step: computes the loss with weights rounded to nearest, if the rule needs
+ * this loss, and sets the learning rate to rule.rate if the loss is above rule.above. */
 static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
@@ -416,8 +421,9 @@ done:
     return rc;
 }
 
-/* Does step t. *loss: loss of the step's samples, with AdaRound's rounding term. *watched: loss or
- * rounding term for early stops. */
+/* Does step t. *loss: loss of the samples of the step, plus the rounding term of AdaRound.
+ * *watched: the number that decides about an early stop, which is the rounding term with AdaRound,
+ * else the loss. */
 static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
                                      double *watched)
 {
@@ -444,8 +450,8 @@ done:
     return rc;
 }
 
-/* Decides whether the learned codes are kept, and sets codes, scales, weights and biases to the
- * result. */
+/* Decides whether the learned codes are kept, and writes the result (learned, or rounded to
+ * nearest) to codes, scales, weights and biases. */
 static osh_status learning_conclude(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;

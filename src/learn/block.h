@@ -2,11 +2,11 @@
  * that the outputs of the block stay close to those of the original model.
  *
  *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
- *   x of the original model  ──► original block             ──► y0     (made before, by the caller)
+ *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
  * A step uses some samples; all elements of their outputs have the same weight in the loss. The
  * gradients of the weights are computed by a backward pass (graph/back.h), and solver/ada.h changes
- * the codes. The result are the codes after the last step, not those of the step with the smallest
+ * the codes. The result is the codes after the last step, not those of the step with the smallest
  * loss: the loss of a step depends more on its samples than on the codes. With rule.selective the
  * result is rounding to nearest unless the loss of all samples fell. Samples are drawn without
  * replacement by a counter RNG; if fewer samples remain than a step needs, all are shuffled anew.
@@ -31,8 +31,8 @@ typedef struct osh_block_weight { // a weight whose codes are optimized
 typedef struct osh_block {
     const osh_graph *g;
     const osh_dataset *data;
-    osh_weights *w;          // optimized weights change in each step; at the end they are the
-                             // result
+    osh_weights *w;          // osh_block_learn changes the optimized weights in each step; at the
+                             // end they are the result
     int first, n;            // nodes [first, first + n)
     const bool *run;         // [n]: true for the nodes of the block
     const int *in, *out;     // [n_in]: values that the block reads; [n_out]: outputs that the loss
@@ -44,22 +44,24 @@ typedef struct osh_block {
      * the quantized model. k in [n_in, n_in + n_out): the target of out[k - n_in]. Larger k: the
      * value in[k - n_in - n_out] of the original model. */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
-    void (*step)(osh_ctx *cx, void *user, int64_t t); // called after each step with the number of
-                                                      // steps done, or with rule.steps after an
-                                                      // early stop; may be NULL
+    void (*step)(osh_ctx *cx, void *user, int64_t t); // osh_block_learn calls this function after
+                                                      // each step with the number of steps done,
+                                                      // and after an early stop with rule.steps;
+                                                      // may be NULL
     void *user;
     osh_block_rule rule;
     osh_block_weight *learns; // [n_learns]
     int n_learns;
-    double *curve;           // view [osh_ada_points], result: loss with AdaRound's rounding term;
-                             // may be NULL
-    double begun, ended;     // results: loss of the first and of the last step, over the samples of
-                             // the step
+    double *curve;           // view [osh_ada_points], result: loss of steps, plus the rounding term
+                             // of AdaRound; may be NULL
+    double begun, ended;     // results: loss of the first and of the last step; each is the loss of
+                             // only the samples of that step
     int64_t n_steps;         // result: number of steps done
     /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with
      * learned weights. */
     double nearest, learned;
-    bool kept;               // result: true if the learned codes are the result
+    bool kept;               // result: true if the codes are the learned ones, not those of
+                             // rounding to nearest
     bool diverged; // result: true if learning diverged (osh_ada_diverged), so the learned codes are
                    // not kept
 } osh_block;

@@ -1,5 +1,6 @@
 /* tune.c - tunes the codes, scales and norms of a quantized model to lower the KL divergence from
- * the original model. A row is one sample of the data. */
+ * the original model. A row is one sample of the data. Hidden values are the inputs of the output
+ * head. */
 #include "learn/tune.h"
 
 #include <math.h>
@@ -10,12 +11,12 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // WARM: steps of the warm start; HELD: one of HELD rows is used for
-                             // validation, not for learning
-enum { SMALL_BYTES = 1 << 16 }; // allowance for small allocations that tune_kept_bytes does not
-                                // count one by one
-#define FROM_CODE 0.4f // largest difference, at the start, between v (a code as a real number) and
-                       // the code
+enum { WARM = 4, HELD = 8 }; // WARM: number of steps in which the learning rates rise; HELD: one of
+                             // HELD rows is used for validation, not for learning
+enum { SMALL_BYTES = 1 << 16 }; // estimate of all small allocations, which tune_kept_bytes does not
+                                // compute one by one
+#define FROM_CODE 0.4f // largest difference, before the first step, between a code and v, the code
+                       // as a real number
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
@@ -23,7 +24,7 @@ typedef struct learner { // the learning state of a weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: memory of all float arrays of c or n
+    float *room;       // own: memory of all float arrays of c or n, whichever `role` uses
     int8_t *zero;      // own: zero points of c
     int8_t *start;     // own: codes before tuning
 } learner;
@@ -42,8 +43,9 @@ struct osh_tune {
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* The lists of osh_tune, with the kind of their length. osh_tune_new allocates them, osh_tune_free
- * frees them, osh_tune_bytes counts them. */
+/* The arrays of osh_tune, and the items of the graph or of the data by which each is indexed.
+ * osh_tune_new allocates these arrays, osh_tune_free frees them, osh_tune_bytes adds up their
+ * bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -99,7 +101,7 @@ bool osh_tune_can(const osh_q_args *q)
 
 int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD ? 1 : d->n / HELD; }
 
-/* ---- weights that learn ---- */
+/* ---- weights that are tuned ---- */
 
 static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
 
@@ -140,7 +142,8 @@ done:
     return rc;
 }
 
-/* Sizes of the arrays of one learner, in elements, for allocation and for osh_tune_bytes. */
+/* Lengths of the arrays room, zero and start of a learner, in elements. osh_tune_new and
+ * osh_tune_take allocate by them, and osh_tune_bytes computes bytes from them. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
 static int64_t tune_norm_floats(int64_t n) { return 5 * n; }
@@ -162,21 +165,21 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // NULL: used only in sizeof
+    const learner *l = NULL; // NULL, because only sizeof reads l
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
 }
 
-/* Makes the learner of a norm's weight, unless an earlier node has the same weight and its learner
- * exists. */
+/* Makes the learner of the weight of a norm. Does nothing if the learner exists because an earlier
+ * node has the same weight. */
 static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
     osh_status rc = OSH_OK;
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // several nodes share the weight
+    if (l->role != FIXED) goto done; // an earlier node shares the weight
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
@@ -239,8 +242,8 @@ static int64_t tune_row_tokens(const osh_tune *t, int64_t row)
     return t->data->offsets[row + 1] - t->data->offsets[row];
 }
 
-/* Runs a row forward through the model. keep [values]: true for values that remain in *b; NULL:
- * all. */
+/* Runs a row forward through the model, up to the output head. keep [values]: true for values that
+ * remain in *b; NULL: all values remain. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -253,8 +256,8 @@ done:
     return rc;
 }
 
-/* Sets t->hidden to the hidden values of each row. t->w must be the weights of the original
- * model. */
+/* Sets t->hidden[i] to the hidden values of row i, for all rows. t->w must contain the weights of
+ * the original model. */
 static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
 {
     osh_status rc = OSH_OK;
@@ -312,8 +315,8 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Adds the KL divergences of the tokens of b to *sum, except that of the last token, which has no
- * next token. */
+/* Adds the KL divergences of the tokens of b to *sum, without that of the last token, because no
+ * token follows it in the data. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
@@ -323,8 +326,9 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
-/* Return the shapes of two tensors of a backward pass over n tokens: the factors of the tokens, and
- * the gradient of the hidden values. Used for allocation and for osh_tune_bytes. */
+/* Shapes of two tensors of the backward pass over n tokens: tune_parts_shape returns that of the
+ * factors of the tokens, tune_grad_shape that of the gradient of the hidden values. Both allocation
+ * and osh_tune_bytes use the two functions. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};
@@ -342,8 +346,8 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient of the row's KL divergences with respect to the hidden values. Each token
- * except the last has the factor `part`. */
+/* Computes the gradient of a weighted sum of the KL divergences of the row with respect to the
+ * hidden values. Each token has the weight `part`, the last token 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
@@ -372,8 +376,9 @@ static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_t
     return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
 }
 
-/* Runs a row forward and backward and adds the gradients to those of the tuned weights. If `loss`
- * is not NULL, adds the KL divergences of the row to *loss. */
+/* Runs a row forward and backward, and adds the gradients of the tuned weights to their learners.
+ * `part` is the weight of each token in the loss. If `loss` is not NULL, adds the KL divergences of
+ * the row to *loss. */
 static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -417,8 +422,8 @@ done:
     return rc;
 }
 
-/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per token, over the
- * rows of the step, before the step. */
+/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per token over the
+ * rows of the step, which is computed before the weights change. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -434,7 +439,7 @@ done:
     return rc;
 }
 
-/* Computes the mean KL divergence per token of the validation rows. */
+/* Sets *mean to the mean KL divergence per token over the validation rows. */
 static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
 {
     osh_status rc = OSH_OK;
@@ -491,7 +496,7 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns the bytes (gross) that are allocated from osh_tune_new to osh_tune_free. */
+/* Returns the gross bytes that a tuning keeps allocated from osh_tune_new to osh_tune_free. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)
 {
@@ -512,13 +517,14 @@ static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, cons
 
 static size_t tune_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Computes the peak of the bytes for one row of n_tokens tokens: the forward pass with all values,
- * the KL divergence and its gradient, and the backward pass. */
+/* Sets *peak to the largest number of bytes that are allocated at a time while a row of n_tokens
+ * tokens is run: in the forward pass with all values, in the KL divergence and its gradient, or in
+ * the backward pass. */
 static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants,
                                  int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    // own: run [nodes]; all others [values]
+    // own: run [nodes]; none, leaves, all [values]
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};

@@ -14,9 +14,9 @@
  *
  *   (t + 1) / 4 for t < 4, then 0.05 + 0.95 (1 + cos(pi (t - 4) / (n - 4))) / 2
  *
- * The gradient is the mean over the tokens of `rows` rows (samples). The rows are used in order;
- * after the last row, the first row follows. Rows are run one by one, so the bytes do not depend on
- * batches, budgets or threads. */
+ * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data). The
+ * rows are used in order; after the last row, the first row follows. Rows are run one by one, so
+ * the bytes do not depend on batches, budgets or threads. */
 #ifndef OSH_LEARN_TUNE_H
 #define OSH_LEARN_TUNE_H
 #include "graph/exec.h"
@@ -37,11 +37,11 @@ osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args 
 typedef struct osh_tune_result {
     double before, after; // KL divergence per token of the validation rows, before and after tuning
     int64_t n_changed, n_codes;
-    double *curve;        // view [steps], result: KL divergence per token of the rows of each step;
-                          // may be NULL
+    double *curve;        // view [steps], result: KL divergence per token of the rows of each step,
+                          // before the step; may be NULL
 } osh_tune_result;
 /* Runs all steps. If `step` is not NULL, calls it with t before step t, and with the number of
- * steps after the last step. Divergences of the curve are measured before each step. */
+ * steps after the last step. */
 osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
                         void (*step)(osh_ctx *cx, void *user, int64_t t), void *user);
 /* Writes the tuned codes [O, I] and scales of a weight that osh_tune_take has added. The scales of
@@ -53,18 +53,19 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight);
 void osh_tune_norms(bool *wants, const osh_graph *g); // sets wants [weights] to true for the
                                                       // weights of norms
 bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments can be tuned
-/* Returns the number of rows at the end of d that are used for validation. 0: there are too few
- * rows to tune. */
+/* Returns the number of rows at the end of d that are used for validation. 0: d has too few rows
+ * for tuning. */
 int64_t osh_tune_held(const osh_dataset *d);
 /* Checks that the model can be tuned. Fails with OSH_E_UNSUPPORTED and the name of a module whose
- * op has no gradient. linear [weights]: true for the weights of osh_tune_take. */
+ * op has no gradient. linear [weights]: true for the weights that the caller will pass to
+ * osh_tune_take. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
 typedef struct osh_tune_memory { // gross host bytes, upper bounds
-    size_t kept, row; // kept: allocated from osh_tune_new to osh_tune_free; row: in addition, while
-                      // a row is run
+    size_t kept, row; // kept: allocated from osh_tune_new to osh_tune_free; row: allocated in
+                      // addition to `kept` while a row is run
 } osh_tune_memory;
-/* Computes the memory of tuning. n_scales [weights]: number of scales of each weight of
- * osh_tune_take; 0 for other weights. */
+/* Computes the memory of tuning. n_scales [weights]: number of scales of each weight that the
+ * caller will pass to osh_tune_take; 0 for other weights. */
 osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g,
                           const osh_checkpoint *ck, const osh_dataset *data,
                           const int64_t *n_scales);

@@ -3,8 +3,8 @@
  * Each call of OpenBLAS works in a buffer of 128 MiB of address space and touches little of it. If
  * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), OpenBLAS retries
  * forever. So make_buffers lets OpenBLAS make the buffers of all threads in advance. Before each
- * buffer, make_buffers maps and unmaps as many bytes, to test that the system grants them. OpenBLAS
- * keeps the buffers and uses them again. */
+ * buffer, make_buffers maps and unmaps BUFFER_BYTES bytes, to test that the system grants a buffer.
+ * OpenBLAS keeps the buffers for later calls. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -29,14 +29,15 @@ static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-enum { MOST_BUFFERS = 128 }; // OpenBLAS ends the process if it has more buffers
+enum { MOST_BUFFERS = 128 }; // largest number of buffers; OpenBLAS ends the process if it must make
+                             // another one
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
 static void *(*buffer_new)(int unused); // function of OpenBLAS that returns a free buffer; NULL:
                                         // this OpenBLAS does not export the function
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int n_buffers; // OpenBLAS has at least this number of buffers
+static atomic_int n_buffers; // number of buffers that OpenBLAS has at least
 
 static bool room_for_buffer(void)
 {
@@ -46,8 +47,8 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* Makes OpenBLAS have a buffer for each thread. Takes all buffers before it releases any, because
- * OpenBLAS could otherwise return the same buffer twice. */
+/* Makes sure that OpenBLAS has a buffer for each thread. Takes all buffers before it releases any:
+ * a released buffer could be returned by the next call, so OpenBLAS would not make another one. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -93,6 +94,7 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* Checked in each call: the user may pin the instruction set after OpenBLAS was opened. */
+    /* This check runs in each call, because the user may pin the instruction set after OpenBLAS was
+     * opened. */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

@@ -1,6 +1,6 @@
-/* blas.h - the functions of OpenBLAS that the program calls: products and LAPACK. The first product
- * opens OpenBLAS, so a job without products does not load 35 MB of code. When it is opened,
- * OpenBLAS reads the environment variable OPENBLAS_CORETYPE. */
+/* blas.h - the functions of OpenBLAS that the program calls: matrix products and LAPACK. The first
+ * matrix product opens OpenBLAS, so a job without matrix products does not load 35 MB of code. When
+ * it is opened, OpenBLAS reads the environment variable OPENBLAS_CORETYPE. */
 #ifndef OSH_BLAS_H
 #define OSH_BLAS_H
 #include "base/base.h"

@@ -7,12 +7,12 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Least number of blocks per thread into which a large Hessian is cut. With fewer blocks,
- * threads would wait longer for the last blocks. */
+/* Least number of blocks per thread into which a large Hessian is cut for its matrix product. With
+ * fewer, larger blocks, the threads would wait longer for the thread that ends last. */
 enum { OSH_BLOCKS_EACH = 4 };
 
-/* Finds tile (row i, column j) with number c in a lower triangle of tiles, which are numbered row
- * by row: c = i (i + 1) / 2 + j. */
+/* Sets row *i and column *j of tile number c. The tiles are the lower triangle of a square of tiles
+ * and are numbered row by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -20,15 +20,16 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Finds tile (row i, column j) with number c in a square of n x n tiles, which are numbered row by
- * row. */
+/* Sets row *i and column *j of tile number c. The tiles are a square of n x n tiles and are
+ * numbered row by row: c = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;
 }
 
-/* Products c [m, n] = a b, or c += a b if c.add is true. A t in the name means that the operand is
- * transposed. Requires an earlier call of osh_blas_open (math/blas.h). */
+/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The two letters of a name are for a
+ * and b: t means that the operand is transposed, n that it is not. Requires an earlier call of
+ * osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#ifdef __CUDACC__ // kernels call these functions too
+#ifdef __CUDACC__ // CUDA kernels call the functions of this file too
 #define OSH_EVERYWHERE __host__ __device__ static inline
 #else
 #define OSH_EVERYWHERE static inline
@@ -58,7 +58,7 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* The distance between neighbours of the grid at |x| is 2^above times the smallest distance
+    /* The distance between neighbours of the grid at |value| is 2^above times the smallest distance
      * 2^least. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;

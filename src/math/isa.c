@@ -10,8 +10,8 @@
 
 static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
                                               "SkylakeX"};
-static atomic_bool by_name; // the user chose the instruction set by name, so OpenBLAS must run the
-                            // core of that set
+static atomic_bool by_name; // true: the user chose the instruction set by name, so OpenBLAS must
+                            // run the kernels for that set (`cores`)
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
 {
@@ -49,8 +49,8 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-/* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate later, without
- * the bytes per thread. */
+/* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate after
+ * osh_isa_uncounted is called. The bytes of each thread are in OSH_ISA_THREAD_BYTES. */
 enum { LIBRARY_BYTES = 2 << 20 };
 
 int64_t osh_isa_uncounted(osh_ctx *cx)

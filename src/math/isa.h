@@ -1,5 +1,5 @@
 /* isa.h - selects one instruction set for the program's own kernels and for OpenBLAS. The set
- * decides the last bits of products.
+ * decides the last bits of matrix products.
  *
  *   --isa          OpenBLAS core
  *   generic        Prescott
@@ -8,39 +8,40 @@
  *   avx512_bf16    SkylakeX
  *   amx            SkylakeX
  *
- * A core is a group of OpenBLAS kernels for one CPU family. `--isa auto` selects the best set of
- * the CPU and the core of that set, so `--isa auto` and `--isa` with the name of that set give the
- * same bytes. Without a setting, OpenBLAS chooses a core by CPU model (Zen, Haswell, Cooperlake),
- * so two models with the same instruction set could give different last bits. */
+ * An OpenBLAS core is a group of kernels for one CPU family. `--isa auto` selects the best set of
+ * the CPU and the OpenBLAS core of that set, so `--isa auto` and `--isa` with the name of that set
+ * give the same bytes. Without a setting, OpenBLAS chooses its core by CPU model (Zen, Haswell,
+ * Cooperlake), so two CPU models with the same instruction set could give different last bits. */
 #ifndef OSH_OPS_ISA_H
 #define OSH_OPS_ISA_H
 #include "base/isa.h"
 
 /* Pins the instruction set called `name` (NULL: auto). Sets *core to the value that the environment
- * variable OPENBLAS_CORETYPE must have before OpenBLAS is opened. The first product or osh_isa_load
- * opens OpenBLAS. */
+ * variable OPENBLAS_CORETYPE must have before OpenBLAS is opened. The first matrix product or
+ * osh_isa_load opens OpenBLAS. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 /* Pins the instruction set like osh_isa_select, for callers that do not set OPENBLAS_CORETYPE. With
- * auto, OpenBLAS keeps the core that it chooses. With another name, a wrong core makes the first
- * product fail. */
+ * auto, OpenBLAS keeps the core that it chooses. With another name, the first matrix product fails
+ * if OpenBLAS runs another core than that of the set. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
-/* Fails with OSH_E_UNSUPPORTED if the user chose the instruction set by name and the core of the
- * set is not `runs`. runs: name of the core that OpenBLAS runs. */
+/* Fails with OSH_E_UNSUPPORTED if the user chose the instruction set by name and OpenBLAS runs
+ * another core than that of the set. runs: name of the core that OpenBLAS runs. */
 osh_status osh_isa_check_core(osh_ctx *cx, const char *runs);
-/* Opens OpenBLAS with the pinned instruction set. Ops open OpenBLAS themselves; a job that counts
- * its memory calls this function before it counts. Fails with OSH_E_UNSUPPORTED if OpenBLAS is
- * missing or runs a wrong core. */
+/* Opens OpenBLAS with the pinned instruction set. Ops open OpenBLAS themselves; a job that measures
+ * its memory calls this function before it measures. Fails with OSH_E_UNSUPPORTED if OpenBLAS is
+ * missing or osh_isa_check_core fails. */
 osh_status osh_isa_load(osh_ctx *cx);
 /* Returns osh_mem_uncounted plus an estimate of the bytes that libraries allocate later. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
-/* osh_isa_uncounted may differ between two runs by this number of bytes. A message that names the
- * least budget adds this number. */
+/* Largest difference between the values of osh_isa_uncounted in two runs of one command. A message
+ * that names the least budget adds this number of bytes. */
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 };
-/* Bytes that osh_isa_uncounted counts for each thread that multiplies: the stack, the heap, and the
- * part of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256 floats, 1.3 MB with
- * SkylakeX, 0.8 MB with Haswell). */
+/* Bytes that osh_isa_uncounted adds for each thread that computes matrix products: the stack, the
+ * heap, and the part of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256 floats,
+ * 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
 enum { OSH_ISA_THREAD_BYTES = 3 << 19 };
 /* Sets *text to a description of the instruction set and of the library, such as "isa=avx2
- * openblas=0.3.21/Haswell". Two runs with equal descriptions compute products with equal bytes. */
+ * openblas=0.3.21/Haswell". Two processes with equal descriptions compute matrix products with
+ * equal bytes. The caller owns *text. */
 osh_status osh_isa_describe(osh_ctx *cx, char **text); // own
 #endif

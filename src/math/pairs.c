@@ -20,8 +20,8 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // panel: words from one panel to the next; steps: number of steps, each
-                          // of 32 elements of k
+    int64_t panel, steps; // panel: distance in words from one panel of b to the next; steps: k /
+                          // 32, with k padded to a multiple of 32
     bool far;
 } product;
 
@@ -29,7 +29,7 @@ bool osh_pairs_used(void) { return osh_isa_used() >= OSH_ISA_AVX512_BF16; }
 
 bool osh_pairs_take(const osh_tensor *x) { return x->dtype == OSH_BF16 && osh_pairs_used(); }
 
-/* ---- plain loops with the same layout ---- */
+/* ---- plain loops that read and write the same packed layout ---- */
 
 static void plain_product(const product *j, int n_blocks, int64_t n_panels)
 {
@@ -114,7 +114,8 @@ typedef struct tile_config { // layout of the operand of ldtilecfg, palette 1
 } tile_config;
 
 /* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 2 * block + panel
- * holds the sums, so one block uses tiles 0 and 1, and one panel uses tiles 0 and 2. */
+ * holds the sums of block 0 or 1 with panel 0 or 1. So one block uses only tiles 0 and 1, and one
+ * panel uses only tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \
@@ -163,7 +164,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // rows of c whose sums one call holds in registers
+enum { ROWS = 8 }; // number of rows of c whose sums one call of eight_rows holds in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -172,7 +173,8 @@ WIDE static inline __m512i pair_of(const uint16_t *a)
     return _mm512_set1_epi32(pair);
 }
 
-/* Multiplies ROWS rows of a by one or two panels of b. `panels` is a constant at each call. */
+/* Computes ROWS rows of c: multiplies ROWS rows of a by one or two panels of b. `panels` is a
+ * compile-time constant at each call. */
 WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row,
                                                                   int64_t p, int panels)
 {
@@ -210,7 +212,7 @@ WIDE static void pairs_by_registers(const product *j, int n_blocks, int64_t n_pa
 
 /* ---- packing ---- */
 
-/* Transposes 16 x 16 words in registers. */
+/* Transposes 16 x 16 words: r[i] is row i before, column i after the call. */
 WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE])
 {
     __m512i t[SIDE];
@@ -226,7 +228,8 @@ WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE
             r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
             r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
         }
-    /* Quarter q of r[4 g + c] now contains column 4 q + c of rows 4 g to 4 g + 3. */
+    /* A quarter is four words. Quarter q of r[4 g + c] now contains column 4 q + c of rows 4 g to 4
+     * g + 3. */
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
         __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
@@ -253,7 +256,8 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
             _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // fetches the elements that
-                                                                       // the next panel packs
+                                                                       // the next call packs into
+                                                                       // the next panel
         turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
@@ -264,8 +268,8 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // two rows of x at a time: all panels read their columns
-                                      // while the rows are in the cache
+    for (; l < k; l += 2, to += SIDE) // packs two rows of x at a time into all panels, while the
+                                      // two rows are in the cache
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));

@@ -1,16 +1,16 @@
-/* pairs.h - products of BF16 with sums in F32, with the CPU instructions that multiply pairs of
- * BF16: AMX tiles and AVX-512 BF16.
+/* pairs.h - matrix products of BF16 values with sums in F32, with the CPU instructions that
+ * multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
  *   a   rows whose neighbours in k are neighbours in memory: a row-major matrix as it is, or
  *       packed blocks
- *   b   packed: panels of 16 columns, each [k / 2][16] words of two bf16, the even k first; k is
- *       padded with zeros to a multiple of 32
+ *   b   packed: panels of 16 columns, each [k / 2][16] words; word [l][c] is rows 2 l (low half)
+ *       and 2 l + 1 of column c; k is padded with zeros to a multiple of 32
  *
- * A call sums the products of each element of c in the order of k, from 0 on. So the bytes of c
- * depend on how the caller cuts k, but not on how the caller cuts m and n. Exchanging a and b does
- * not change the bytes. */
+ * A call computes each element of c as one sum over k, from 0 on, in the order of k. So the bytes
+ * of c depend on how the caller cuts k, but not on how the caller cuts m and n. Exchanging a and b
+ * does not change the bytes. */
 #ifndef OSH_PAIRS_H
 #define OSH_PAIRS_H
 #include "tensor/tensor.h"
@@ -28,24 +28,23 @@ static inline int64_t osh_pairs_pad(int64_t k)
 {
     return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP;
 }
-/* Returns the number of words of a panel. A packed block of 16 rows has the same number of
- * words. */
+/* Returns the number of 32-bit words of a panel, which a packed block of 16 rows has too. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Matrix a: rows of a row-major matrix that is not packed (step 32), or packed blocks of 16 rows.
- * Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second block
- * begins `block` elements after the first. */
-typedef struct osh_pairs_a { // view: the caller owns p
+/* Matrix a: up to two blocks of 16 rows, of a row-major matrix that is not packed (step 32) or of
+ * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
+ * second block begins `block` elements after the begin of the first. */
+typedef struct osh_pairs_a { // p is a view
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // view: the caller owns panels
+typedef struct osh_pairs_b { // panels is a view
     const uint32_t *panels;
     int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
                           // next
-    bool far;             // true: AMX loads panels past the first-level cache, so that `a` remains
-                          // in the cache
+    bool far;             // true: AMX loads panels with a hint to bypass the first-level cache, so
+                          // that `a` remains in that cache
 } osh_pairs_b;
 
 /* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin
@@ -69,15 +68,16 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
                          2 * osh_pairs_panel(k)};
 }
 
-/* A thread calls osh_pairs_begin before osh_pairs_product and osh_pairs_end after it. With AMX
- * these two functions configure and release the tiles of the thread. */
+/* A thread calls osh_pairs_begin before its first osh_pairs_product and osh_pairs_end after the
+ * last. With AMX these two functions configure and release the tiles of the thread. */
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
 /* Writes c = a b on the calling thread. Rows of c begin ldc elements apart. m <= OSH_PAIRS_BAND is
- * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c needs
- * room for the padded rows and columns. */
+ * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c must
+ * have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-typedef struct osh_pairs_y { // view: output y with n columns; rows begin ld elements apart
+typedef struct osh_pairs_y { // output y with n columns; rows begin ld elements apart; all pointers
+                             // are views
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n], or NULL for no bias
@@ -85,12 +85,13 @@ typedef struct osh_pairs_y { // view: output y with n columns; rows begin ld ele
 /* Writes m rows of y: the sums plus the bias, rounded to BF16. Rows of `sums` begin ld elements
  * apart. */
 void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
-/* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows begin ldc and ld elements apart. */
+/* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows of c begin ldc elements apart, rows of
+ * `to` ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows begin ld
-                                                                        // elements apart
-/* Adds m rows of `from` to `to`: n columns of the first row, n + more of the second row, n + 2 more
- * of the third row, and so on. */
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // p is a view; rows begin
+                                                                        // ld elements apart
+/* Adds the first columns of m rows of `from` to `to`: n columns of row 0, n + more of row 1, n + 2
+ * more of row 2, and so on. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

@@ -1,10 +1,11 @@
 /* span512.c - vector loops over one row in BF16 precision with AVX-512. The results have the same
  * bytes as those of span.c.
  *
- * Sums have eight lanes, as in span.c: the first eight of 16 values are added, then the other
- * eight. If a row ends with half a vector, this half is loaded and stored with a mask. Whole
- * vectors are not masked, because a load of values after a masked store is slow. No function uses a
- * fused multiply-add, because span.c does not (see vec.h). */
+ * A sum of a row is eight partial sums, as in span.c: the first eight values of a vector of 16 are
+ * added to them, then the last eight. If the last vector of a row has only eight values, it is
+ * loaded and stored with a mask. Whole vectors are not masked, because a load of values after a
+ * masked store is slow. No function uses a fused multiply-add, because span.c does not (see
+ * vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/span512_steps.h"
@@ -17,12 +18,13 @@
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
 
 typedef struct part {
-    int64_t i; // index of the first value
+    int64_t i; // index in the row of the first value
     int n;     // number of vectors
-    bool half; // one vector of 8 values: the end of a row whose length is an odd multiple of 8
+    bool half; // true: the part is one vector of 8 values, the end of a row whose length is an odd
+               // multiple of 8
 } part;
 
-/* Cuts [0, end) into parts and calls step(..., part) for each part. */
+/* Cuts elements [0, end) of a row into parts and calls step(..., part) for each part. */
 #define EACH(end, step, ...)                                                                       \
     do {                                                                                           \
         int64_t at = 0;                                                                            \
@@ -43,7 +45,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* Adds the low half of v to sum [8], then the high half unless `half` is true. */
+/* Adds values 0 to 7 of v to sum [8], then values 8 to 15 if `half` is false. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
@@ -164,7 +166,8 @@ WIDE_FN void share_step(float *s, __m512 all, part t)
                    t.half);
 }
 
-/* Replaces s by e^(s * scale - max). Returns the sum of the results, in all lanes. */
+/* Replaces s by e^(s * scale - max), where max is the maximum of s * scale. Returns a vector of 16
+ * copies of the sum of the results. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);
@@ -204,7 +207,7 @@ bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
 {
     (void)gate, (void)up, (void)n, (void)act;
-    assert(false); // callers check osh_span512_takes first
+    assert(false); // not reached: callers check osh_span512_takes first
 }
 
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,

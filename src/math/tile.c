@@ -23,8 +23,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // the rows of a column of a are neighbours in
-                                                    // memory if a is packed
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // a is packed if a.row is 1: the rows of a
+                                                    // column are neighbours in memory
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
         if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
@@ -34,8 +34,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
 #endif
 }
 
-/* Multiplies one tile of m <= 6 rows. m is a constant at each call, so only m rows use
- * registers. */
+/* Multiplies one tile of m <= 6 rows. m is a compile-time constant at each call, so a smaller m
+ * uses fewer registers. */
 OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
 void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
@@ -44,7 +44,8 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        __builtin_prefetch(c.p + i * c.ld, 1); // fetches c, which is read after the loop
+        __builtin_prefetch(c.p + i * c.ld, 1); // fetches the row of c, to which the sums are added
+                                               // after the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -83,8 +84,7 @@ static void tile_run(osh_into c, osh_tile_a a, const float *b, int64_t step, osh
     tiles[s.m - 1](c, a, b, step, s.k);
 }
 
-/* Multiplies a tile of fewer than 16 columns: computes all 16 columns and copies the columns that c
- * has. */
+/* Multiplies a tile of n < 16 columns: computes 16 columns and copies the first n of them to c. */
 static void tile_narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
@@ -184,7 +184,7 @@ bool osh_tile_used(void) { return false; }
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
 {
     (void)c, (void)a, (void)b, (void)s;
-    assert(false); // callers check osh_tile_used first
+    assert(false); // not reached: callers check osh_tile_used first
 }
 
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k)

@@ -12,29 +12,29 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* ROWS, COLS: size of a tile. BOTH: number of columns that are whole panels of 16 and whole strips
- * of 6. */
+/* ROWS, COLS: size of a tile. BOTH: least common multiple of the 16 columns of a panel and the 6
+ * columns of a strip (osh_tile_pack_columns). */
 enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
 
-/* True if the instruction set in use is AVX2. With a higher set the wider kernels of the libraries
- * are faster; a lower set has no fused multiply-add. */
+/* True if the instruction set in use is AVX2. With a higher instruction set the kernels of OpenBLAS
+ * and of pairs.h are faster; a lower set has no fused multiply-add. */
 bool osh_tile_used(void);
 
-/* Matrix a: element (row i, column l) is p[i / 6 * strip + i % 6 * row + l * col]. A strip of 0
- * means 6 * row. */
+/* Matrix a in strips of 6 rows: element (row i, column l) is p[i / 6 * strip + i % 6 * row + l *
+ * col]. strip 0 means 6 * row, as in a matrix that is not packed. */
 typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
-} osh_tile_a; // view: the caller owns p
+} osh_tile_a; // p is a view
 
-typedef struct osh_tile_b { // matrix b: panel j begins at p + j * panel; row l of a panel begins l
-                            // * step elements later and has 16 columns
+typedef struct osh_tile_b { // matrix b in panels of 16 columns: panel j begins at p + j * panel,
+                            // and row l of a panel begins at l * step in the panel
     const float *p;
     int64_t panel, step;
-} osh_tile_b; // view: the caller owns p
+} osh_tile_b; // p is a view
 
-/* c = a b for any m and n, or c += a b if c.add is true. The columns of the last panel of b from n
- * on may have any values. */
+/* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the last
+ * panel of b has columns after column n - 1, which may have any values. */
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
 /* Packs n <= 16 rows of x [n, k] as the columns of one panel [k, 16]. Rows of x begin ld elements
  * apart. The other columns of the panel become 0. */
@@ -42,9 +42,9 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
 typedef struct osh_tile_columns { // n columns of x [k, ld], from column `first` on
     int64_t first, ld, n;         // n: number of columns, at most 48
 } osh_tile_columns;
-/* Packs n <= 48 columns of x for products of x with itself, both as three panels [k, 16] and as
- * eight strips [k, 6]. The strips are an osh_tile_a with row 1, col 6 and strip 6 k. Columns from n
- * to 48 become 0. */
+/* Packs n <= 48 columns of x for products x^T x, both as three panels [k, 16] and as eight strips
+ * [k, 6]. The strips are an osh_tile_a with row 1, col 6 and strip 6 k. Columns n to 47 become
+ * 0. */
 void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns c,
                            int64_t k);
 #endif

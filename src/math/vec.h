@@ -2,8 +2,8 @@
  * AVX2 run the same source and so give the same bytes.
  *
  * No function uses a fused multiply-add: each function is inlined into code for SSE2 and into code
- * for AVX2, and both must round alike. Vectors are passed by pointer, because the call convention
- * for vectors by value depends on the instruction set. */
+ * for AVX2, and both must round in the same way. Vectors are passed by pointer, because the call
+ * convention for vectors by value depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
@@ -20,22 +20,22 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
-/* Returns the number of floats of one row of n elements, padded to a multiple of 8, for each
- * thread. */
+/* Returns the number of floats that n_threads threads need, if each needs a row of n elements,
+ * padded to a multiple of 8. */
 static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
 OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
 
-/* to = mask ? a : b, lane by lane. The mask is the result of a comparison: all ones or all
- * zeros. */
+/* to = mask ? a : b, lane by lane. Each lane of the mask is all ones or all zeros, as in the result
+ * of a comparison. */
 OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
 {
     *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
 }
 
-OSH_VEC_FN float v8_sum(const osh_v8f *x) // adds the lanes in a fixed order
+OSH_VEC_FN float v8_sum(const osh_v8f *x) // returns the sum of the lanes, added in a fixed order
 {
     float s = 0;
     for (int i = 0; i < OSH_LANES; i++) s += (*x)[i];
@@ -50,8 +50,8 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
     return m;
 }
 
-/* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding 1.5 * 2^23 removes the
- * fraction bits. */
+/* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding and subtracting 1.5 *
+ * 2^23 removes the fraction bits. */
 OSH_VEC_FN void v8_nearest(osh_v8f *x)
 {
     osh_v8f magic;
@@ -67,7 +67,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // lanes in which the result is 0; n and 2^n are not used there
+    below = *x < lo; // true in lanes whose result is 0; n and 2^n are not used in these lanes
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -78,12 +78,12 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * r) * r + r + 1.0f;
-    /* The low bits of n + 1.5 * 2^23 are n. Plus the exponent bias and shifted into the exponent,
-     * these bits are 2^n. */
+    /* The low bits of n + 1.5 * 2^23 are n. n plus the exponent bias, shifted into the exponent, is
+     * the float 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // may overflow in the lanes of `below`,
-                                                         // which are not used
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // this may overflow in the lanes of
+                                                         // `below`, whose results are not used
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
@@ -108,7 +108,7 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
                                  -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                  2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
     osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23),
-            rest = bits - (e << 23); // 0x3f3504f3 is sqrt 1/2
+            rest = bits - (e << 23); // e is n; 0x3f3504f3 are the bits of sqrt 1/2
     osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
     v8_set(&p, part[0]);
     for (int i = 1; i < 9; i++) p = p * r + part[i];
@@ -141,8 +141,8 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
 }
 
 /* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. x = n pi/2 +
- * r, |r| <= pi/4; r goes into the Taylor series up to r^17 and r^16. pi/2 is split into five parts
- * of 24 bits, so that the product of n and each part is exact. */
+ * r, |r| <= pi/4. The Taylor series in r end with r^17 (sine) and r^16 (cosine). pi/2 is split into
+ * five terms of 24 bits, so that the product of n and each term is exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
     static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
@@ -184,7 +184,8 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and above become infinite
+    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and larger numbers become
+                                                             // infinite
     osh_v8f r = (osh_v8f)((a + 0xfffu + ((a >> 13) & 1)) & 0xffffe000u), half, s;
     osh_v8i tiny = (osh_v8i)(a < 0x38800000u), big = (osh_v8i)(a >= 0x477ff000u), nan = *x != *x;
 

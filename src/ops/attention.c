@@ -57,14 +57,15 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-typedef struct query { // views: one query (row i of a sample) of one head
+typedef struct query { // one query (row i of a sample) of one head; all pointers except p and dp
+                       // are views
     const float *q, *k, *v, *dy; // q, dy: [Dh]; k, v: rows of the head, from the first token of the
                                  // sample on
     float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
     int64_t i, kv;               // i: position of the query in the sample; kv: elements from one
                                  // row of k or v to the next
-    double *p, *dp;              // scratch: [tokens of the sample] probabilities and their
-                                 // gradients
+    double *p, *dp;              // scratch [tokens of the sample]: p: probabilities; dp: gradients
+                                 // of p
     double sink;                 // score of the head's sink; -INFINITY: the head has no sink
 } query;
 
@@ -141,8 +142,8 @@ done:
  *
  *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
  *
- * The derivative of s by the product q k is `scale`, times 1 - tanh^2 if s is capped. A sink has
- * the value 0, so dp of a sink is 0. */
+ * The derivative of s with respect to the product q k is `scale`, times 1 - tanh^2 if s is capped.
+ * A sink has the value 0, so dp of a sink is 0. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
@@ -216,8 +217,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes of the state (osh_op_past): keys, then values, [n_tokens, K*Dh] each, in dtype
- * dt. */
+/* Returns the bytes of the state (osh_op_past): keys [n_tokens, K*Dh] and then values [n_tokens,
+ * K*Dh], in dtype dt. */
 static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                               osh_dtype dt)
 {
@@ -225,8 +226,8 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
 }
 
-/* For a sample that runs in pieces: appends the keys and values of the piece to the state, and
- * computes attention over all keys of the state. */
+/* For a sample that runs in pieces (some tokens at a time): appends the keys and values of the
+ * piece to the state, and computes attention over all keys of the state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;

@@ -44,8 +44,8 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Returns a pointer to channel c of a row of x. For a sample that runs in pieces, rows before the
- * piece (row < 0) are in the state [K - 1, C]. */
+/* Returns a pointer to channel c of a row of x. If a sample runs in pieces (some tokens at a time),
+ * rows before the piece have row < 0 and are in the state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -55,7 +55,8 @@ static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-/* Computes channels [c, c + n) of a tile. `ring` holds the last K rows of these channels. */
+/* Computes channels [c, c + n) of the tokens of a tile. Its array `ring` contains the last K rows
+ * of these channels. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
     const osh_conv1d_attr *at = j->a->attr;
@@ -90,7 +91,8 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Copies the last K - 1 rows of the sample to the state, for the next piece. */
+/* Copies the last K - 1 rows of the sample to the state. The call for the next piece (tokens that
+ * follow in the sample) reads these rows. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];
@@ -143,8 +145,8 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // number of taps k whose x[t - K + 1 + k] is before
-                                                // the first token
+        int64_t none = osh_max64(0, K - 1 - t); // none: number of taps k for which x[t - K + 1 + k]
+                                                // is before the first token
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];

@@ -69,12 +69,12 @@ static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
 }
 
-typedef struct whole { // all inputs of a call in f32, and scratch
+typedef struct whole { // all inputs of a call in f32, and scratch for one head
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
     double *S, *q, *k;                      // own: scratch of one head: S [Dk, Dv], q [Dk], k [Dk]
 } whole;
 
-typedef struct token_ref { // views: the values of one token of one head
+typedef struct token_ref { // values of one token of one head; all pointers are views
     double *S;           // [Dk, Dv] state of the head
     const double *q, *k; // [Dk] normalized query and key
     const float *v, *gates; // v: [Dv]; gates: decay and sigmoid(b)
@@ -170,19 +170,19 @@ done:
 /* ---- gradient ----
  *
  * f = exp(-exp(A_log) softplus(a + dt_bias)) is the decay, c = sigmoid(b), e = v - k f S, u = c e,
- * and dS is the gradient by S, first from the later tokens. For each token, from the last to the
- * first:
+ * and dS is the gradient with respect to S. Tokens are processed from the last to the first, so dS
+ * already contains the gradient from the later tokens. For each token:
  *
  *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
  *
- * After that, dS - k e' is the gradient by the product f S. */
+ * After that, dS - k e' is the gradient with respect to the product f S. */
 
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
                           const float w[2])
 {
     double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // rate: gradient by the softplus of
-                                                                // a + dt_bias
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // rate: gradient with respect to
+                                                                // softplus(a + dt_bias)
     double half = 1 / (1 + osh_math_exp(-(double)b));
     to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];
@@ -196,10 +196,10 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
     for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)(dx[i] + r * (d[i] - x[i] * dot / sum));
 }
 
-typedef struct delta_back { // views: scratch for the backward pass of one head
+typedef struct delta_back { // scratch for the backward pass of one head; all pointers are views
     double *S, *dS;  // S: [tokens + 1, Dk, Dv] states, S[0] is 0; dS: [Dk, Dv]
     double *q, *k;   // [Dk] query and key of the current token
-    double *u, *du;  // [Dv] e of the formula; du, at the end dv
+    double *u, *du;  // [Dv]: u: e of the formula; du: du, at the end e'
     float *dq, *dk;  // [Dk] gradients of q and k
     float gates[2];  // decay and sigmoid(b) of the token
     double d[2];     // gradients of the two gates
@@ -235,7 +235,7 @@ static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const
         }
         m->dq[i] = (float)dq, m->dk[i] = (float)dk;
     }
-    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // du becomes the gradient of v
+    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // turns du into e', the gradient of v
 }
 
 /* Adds the gradients of head h of one sample. w contains the inputs in f32. */
@@ -284,8 +284,8 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
     osh_tile *seq = NULL; // own: one tile for each sample
-    double *room = NULL;  // own: scratch that m points to
-    float *keys = NULL;   // own: scratch that m points to
+    double *room = NULL;  // own: memory of the double arrays of m
+    float *keys = NULL;   // own: memory of the float arrays of m
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));

@@ -68,8 +68,8 @@ const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU runs the
-                                                                            // reference, which only
-                                                                            // copies
+                                                                            // reference kernel,
+                                                                            // which only copies
     .tol = 0, .scratch = scratch, .lookup = true,
     .scratch_cuda = osh_embedding_cuda_scratch,
 };

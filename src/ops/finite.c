@@ -1,5 +1,5 @@
-/* finite.c - finds the first NaN or infinity of a tensor on all threads. A run searches every
- * output of every op. */
+/* finite.c - finds the first NaN or infinity of a tensor on all threads. The program calls
+ * osh_first_nonfinite for every output of every op. */
 #include "ops/kernel.h"
 
 #include <stdatomic.h>

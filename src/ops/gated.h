@@ -1,24 +1,24 @@
 /* gated.h - computes act(x gate^T) * (x up^T) in one step, the first part of a gated MLP. The
  * result has the same bytes as the ops linear (gate), linear (up) and glu in sequence. The two
- * products are computed block by block in the first-level cache, so no tensor stores a whole
+ * matrix products are computed block by block in the first-level cache, so no tensor stores a whole
  * product. */
 #ifndef OSH_GATED_H
 #define OSH_GATED_H
 #include "ops/op.h"
 
 typedef struct osh_gated {
-    const osh_tensor *x, *w[2], *bias[2]; // x [N, I]; w [F, I]; bias [F] or NULL. w[0], bias[0]:
-                                          // gate; w[1], bias[1]: up. N: tokens, I: input channels,
-                                          // F: intermediate size
+    const osh_tensor *x, *w[2], *bias[2]; // x [N, I]; w [F, I]; bias [F], or NULL for no bias. w[0]
+                                          // and bias[0] belong to gate, w[1] and bias[1] to up. N:
+                                          // tokens, I: input channels, F: intermediate_size
     osh_tensor *out;                      // act(x gate^T) * (x up^T) [N, F]
     const osh_glu_attr *glu;
 } osh_gated;
 
-/* True if the CPU has a kernel for values of dt (BF16 only), for I input channels, and for the
+/* True if the CPU has a kernel for dtype dt (only BF16), for I input channels, and for the
  * activation and limit of `glu`. */
 bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
-/* Computes g->out. Sets *finite to true if all values of `out` and of both products are finite. If
- * a value is not finite, the values of `out` are undefined. */
+/* Computes g->out. Sets *finite to true if all values of `out` and of both matrix products are
+ * finite. If a value is not finite, the values of `out` are undefined. */
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g);
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads); // returns an upper bound of the
                                                                // gross bytes of scratch

@@ -101,7 +101,8 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, const fl
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u of the table, the same in both rows
+        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u: the same product in both rows of the
+                                                   // table
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {
@@ -127,7 +128,8 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Runs on all threads; if w has a gradient, on one thread, which sums dw row by row. */
+/* Computes the gradients of x, z and w on all threads. If w has a gradient, computes on one thread,
+ * which adds up dw row by row. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -5,7 +5,7 @@
  *   silu               x / (1 + exp(-x))
  *   gelu               x/2 (1 + erf(x / sqrt 2))
  *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
- *   gelu_new           another name of gelu_pytorch_tanh
+ *   gelu_new           the function of gelu_pytorch_tanh
  *
  * With a limit l and alpha a (transformers' GptOssExperts):
  *
@@ -69,7 +69,7 @@ done:
 
 enum { PIECE = 1024 }; // elements per chunk of parallel work
 
-/* With a limit: computes the gradient d[0] of gate and the gradient d[1] of up. A clamped value has
+/* Computes the gradient d[0] of gate and d[1] of up, for a glu with a limit. A clamped value has
  * gradient 0. */
 static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
 {
@@ -80,7 +80,8 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     d[1] = u != up ? 0 : dy * g * s;
 }
 
-/* Without a limit: dgate = dy up act'(gate), dup = dy act(gate). */
+/* Computes dgate = dy up act'(gate) and dup = dy act(gate) for a chunk of elements. With a limit,
+ * glu_clamped_back computes both instead. */
 static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

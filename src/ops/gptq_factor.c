@@ -36,7 +36,8 @@ static bool cholesky_ref(double *a, int64_t n)
  * triangle L, which is overwritten by L^-1. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    /* L^-1 replaces L column by column, because later columns of L^-1 do not need column j of L. */
+    /* Column j of L^-1 may overwrite column j of L, because later columns of L^-1 do not read
+     * it. */
     for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {

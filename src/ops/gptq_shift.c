@@ -3,7 +3,7 @@
  * order in which GPTQ solves the columns (solving order).
  *
  *   in[0] u F32 [I, I]     in[1] perm I32 [I]: solving order -> column
- *   out D F32 [I, I], in place, in file order
+ *   out D F32 [I, I], in place, rows and columns in the order of the weight's columns
  *
  * A row d becomes d P^T U^T U P; the permutation P brings columns into solving order. X contains
  * the inputs of a Linear in the quantized model, X0 the inputs in the original model, and D = (X0 -
@@ -15,7 +15,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* Computes to = U^T (U from) for one row. u: [n, n] upper triangular; room: scratch [n]. */
+/* Computes to = U^T (U from) for one row of D in solving order. to, from: [n]; u: [n, n] upper
+ * triangular; room: scratch [n]. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -34,7 +35,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    double *row = NULL; // own: scratch [3, I]
+    double *row = NULL; // own [3, I]: a row of D in solving order, a row of S in solving order,
+                        // scratch
 
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {

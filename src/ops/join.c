@@ -4,7 +4,7 @@
  *   out [N, H*(width + S)]
  *
  * Example with H = 2 heads, width 2 and S = 1 shared column. DeepSeek's keys have this form: each
- * head has a part of its own, and all heads share a part with rope.
+ * head has columns of its own, and all heads share columns with rope.
  *
  *   a  a a | a a     b  r     out  a a r | a a r
  *
@@ -101,9 +101,8 @@ static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU runs the
-                                                                       // reference, which only
-                                                                       // copies
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU runs the reference
+                                                                       // kernel, which only copies
     .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = join_grad_ref},
     .grad_scratch = osh_elementwise_scratch,
 };

@@ -76,8 +76,8 @@ done:
     return rc;
 }
 
-/* Computes the gradient of x, the only input with a gradient: dx = dkl (p - r) W, times the
- * derivative of the logits rule. */
+/* Computes the gradient with respect to x, the only input with a gradient: dx = dkl (p - r) W. The
+ * derivative of the logits rule multiplies dkl (p - r). */
 static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, true);
@@ -86,7 +86,7 @@ static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
-    .tol = 1e-9, // large, because kl is a small difference of large numbers
+    .tol = 1e-9, // the tolerance is large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
     .grad = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad_scratch = osh_kl_grad_scratch,

@@ -1,5 +1,5 @@
-/* logits_grad.c - the reference version of the gradient by x of kl and of nll, the two losses of a
- * model's logits.
+/* logits_grad.c - the reference kernel for the gradients of kl and nll, the two losses of a model's
+ * logits, with respect to the input x of the output head.
  *
  *   z = x W^T, l = rule(z), p = softmax(l)
  *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits
@@ -39,9 +39,10 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: x [N, D], w [V, D]; x2, w2: of the
-                                                        // reference model, for kl
-    double *p = NULL;                                   // own: [3, V] p, slope, r
+    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: x [N, D] and w [V, D] of the model;
+                                                        // x2 [N, D2] and w2 [V, D2] of the
+                                                        // reference model for kl, NULL for nll
+    double *p = NULL;                                   // own [3, V]: p and slope of the model, r
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -1,5 +1,6 @@
-/* merge.c - merges two states of a statistic (stat.h), each from other samples. out[0] becomes the
- * state for all these samples; out[1], the state of the later samples, becomes empty.
+/* merge.c - merges two states of a statistic (stat.h), which were collected from different samples.
+ * out[0] becomes the state of all these samples; out[1], before the call the state of the later
+ * samples, becomes empty.
  *
  *   merge_lower        out F32 [n, n]: sums in the lower triangle; other elements are unchanged
  *   merge_sums         out F32, F64 or I64, any shape: sums
@@ -23,9 +24,10 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // elements of one step, for which the compiler uses vector instructions
+enum { WIDE = 16 }; // elements that the loop body adds, which the compiler turns into vector
+                    // instructions
 
-/* Adds from [n] to `to` [n] and sets from [n] to 0. */
+/* Adds from [n] to `to` [n] and sets `from` to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;

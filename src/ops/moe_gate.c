@@ -75,8 +75,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] are before x[at] in descending order: larger,
- * or equal with a lower index. */
+/* Returns true if at least `most` elements of x [n] rank before x[at]: they are larger, or equal
+ * with a lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
@@ -117,8 +117,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     for (int64_t e = 0; e < E; e++) {
         s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
                                    : osh_math_exp(logits[e] - max) / sum);
-        /* With softmax the logits decide the choice, because exp could make different logits
-         * equal. */
+        /* With softmax the logits decide the choice, because exp could give equal scores for
+         * different logits. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);

@@ -18,7 +18,8 @@ const osh_op *osh_op_at(size_t i) { return i < osh_op_count() ? ops[i] : NULL; }
 
 bool osh_op_spreads(const osh_op *op, const void *attr, int k)
 {
-    /* The limit of glu and the cap of attention can make finite values of infinities. */
+    /* With the limit of glu or the softcap of attention, an infinity in in[k] can become a finite
+     * value. */
     if (!strcmp(op->name, "glu") && ((const osh_glu_attr *)attr)->limit > 0) return false;
     if (op->attends && k == 0 && ((const osh_attention_attr *)attr)->softcap > 0) return false;
     return op->spreads >> k & 1;
@@ -35,8 +36,8 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
                            int64_t out_width, int64_t n_tokens, int n_threads)
 {
     if (op->grad_scratch) return op->grad_scratch(attr, in_width, out_width, n_tokens, n_threads);
-    /* Upper bound: a norm needs the most memory for weights, one copy in f32 and two sums in
-     * f64. */
+    /* An upper bound for all ops: a norm needs the most memory for weights, one copy in f32 and two
+     * sums in f64 for each of its in_width[0] elements. */
     int64_t values = out_width, weights = 3 * in_width[0];
     for (int k = 0; k < op->n_in; k++) values += in_width[k];
     return (size_t)(values * n_tokens) * sizeof(float) + (size_t)weights * sizeof(double) +

@@ -29,27 +29,28 @@ typedef struct osh_seqs {
                             // (stat.h)
 } osh_seqs;
 
-/* Row numbers of a batch in ascending order. The numbers are in the same memory (host or device) as
- * the tensors. */
+/* Row numbers of a batch in ascending order. The array `at` is in the same memory (host or device)
+ * as the tensors of the call. */
 typedef struct osh_op_rows {
     const int32_t *at; // view [n]
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that runs in pieces. Row r of in[] is token n + r of the sample.
- * The state contains values of earlier tokens that the op needs (keys and values, say). The state
- * is 0 before the first piece; an op that runs a piece updates it. */
+/* The earlier tokens of a sample that runs in pieces (some tokens at a time). in[] contains the
+ * next piece: row r of in[] is token n + r of the sample. The state contains values of earlier
+ * tokens that the op needs (keys and values, say). The state is 0 before the first piece; an op
+ * that runs a piece updates it. */
 typedef struct osh_op_past {
     int64_t n;    // tokens of all earlier pieces
-    int64_t room; // largest number of tokens of all pieces together
+    int64_t room; // largest number of tokens that all pieces of the sample together can have
     void *state;  // view: osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // outputs, which the caller allocates; the op's file says
-                                         // which may be the same tensor as an input
+    osh_tensor *out[OSH_OP_MAX_OUT];     // outputs, which the caller allocates; the file of the op
+                                         // says which output may be the same tensor as an input
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows;             // for ops with by_rows on a device: the rows to compute;
@@ -66,8 +67,8 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
  *
  * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
  * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
- * the batch, in an order that depends only on the number of rows; there the batches depend only on
- * the data. */
+ * the batch, in an order that depends only on the number of rows. This sum is reproducible too,
+ * because on a GPU the rows of a batch depend only on the data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
@@ -81,14 +82,14 @@ typedef struct osh_grad_args {
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
     const char *name;
-    int n_in, n_weights, n_out; // in[] contains n_in values, then n_weights weights; the last
-                                // weight may be absent
-    const osh_field *attrs;     // NULL: no attributes; the graph template fills them from
-                                // config.json
+    int n_in, n_weights, n_out; // in[] contains n_in values, then n_weights weights, of which the
+                                // last may be absent
+    const osh_field *attrs;     // table of attributes, which the graph template fills from
+                                // config.json; NULL: the op has none
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output and the shape of each weight.
-     * in_width: widths of the inputs; out_width: in and out, the width in the template or 0
-     * (unknown). If w_ndim[k] is 0, weight k is not used. */
+     * in_width: widths of the inputs. out_width: on entry the widths from the template, 0 if
+     * unknown; on return the computed widths. If w_ndim[k] is 0, weight k is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the kernel run[OSH_REF]
@@ -105,16 +106,18 @@ typedef struct osh_op {
     /* Kernels of the gradient. grad[OSH_REF] is NULL if the op has no gradient; grad[OSH_CPU] is
      * NULL if the CPU uses the reference; grad[OSH_CUDA] is for tensors on a device. */
     osh_grad_fn grad[OSH_N_BACKENDS];
-    /* Like `scratch`, for the gradient. NULL: the reference kernel runs and copies its values to
-     * f32 (osh_op_grad_scratch). */
+    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
+     * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
-    /* Like `scratch_cuda`, for grad[OSH_CUDA]. */
+    /* Returns an upper bound of the gross bytes that grad[OSH_CUDA] allocates in the device's
+     * arena. NULL: the kernel allocates nothing. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, osh_dtype dt);
-    bool writes;        // grad[OSH_CPU] looks at `fresh`; for all other kernels osh_op_grad sets
-                        // fresh gradients to zero
-    bool in_place_grad; // grad[OSH_CPU]: din[0] may be the same tensor as dout[0] if it is fresh
+    bool writes;        // grad[OSH_CPU] reads osh_grad_args.fresh; before all other kernels
+                        // osh_op_grad sets fresh gradients to zero
+    bool in_place_grad; // grad[OSH_CPU]: din[0] may be the same tensor as dout[0] if din[0] is
+                        // fresh
     unsigned masked;    // bit k: the op may skip rows of in[k]; values of skipped rows may be NaN
                         // or infinite
     bool in_place;      // on the host out[0] may be the same tensor as in[0]
@@ -122,36 +125,40 @@ typedef struct osh_op {
     unsigned spreads;   // bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in
                         // out[0]
     bool lookup;        // in[0] contains row numbers of in[1], and the op reads only these rows
-    bool host_only;     // the op has no kernel for a GPU, so a plan runs it on the host
-    bool attends;       // the op is attention: in[0..2] are q, k, v; attr is an osh_attention_attr
+    bool host_only;     // no GPU kernel exists, so a plan runs the op on the host
+    bool attends;       // true for attention ops: in[0], in[1], in[2] are q, k, v; attr is an
+                        // osh_attention_attr
     bool passes;        // out[0] contains only elements of in[0] and zeros, so the range of out[0]
                         // is within the range of in[0]
     bool f32_out;       // out[0] is F32 for every compute dtype; the op that reads out[0] rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
-    /* A sample can run in pieces if each op of the graph has `each_token` or `next`. */
+    /* A sample can run in pieces (some tokens at a time) if each op of the graph has `each_token`
+     * or `next`. */
     bool each_token;    // the output of a token does not depend on other tokens or on the token's
                         // position
-    osh_op_fn next;     // runs one piece of a sample, which a->past describes, on the host
+    osh_op_fn next;     // runs one piece of a sample on the host; a->past describes the earlier
+                        // pieces
     /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
      * dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
-/* Returns bit k of op->spreads. Returns false if attributes of the op limit the values of in[k],
- * because infinities can then become finite. */
+/* Returns bit k of op->spreads, but false if attributes of the op limit its result, because an
+ * infinity in in[k] can then give a finite result. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device, else the fastest kernel of the host. If a->past is
- * set, runs `next`. Fails with OSH_E_INTERNAL if the op has no such kernel. */
+ * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op has no such function. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
  * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
 /* Adds the gradients to a->din, on the host or on the device of dout. Fails with OSH_E_UNSUPPORTED
- * if the op has no gradient, or none for a device. */
+ * if the op has no gradient, or if dout is on a device and the op has no GPU kernel for the
+ * gradient. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Finds the first NaN or infinity of x on all threads. Sets *at to the index, or to -1 if all
  * values are finite. */
@@ -175,7 +182,8 @@ typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` has the dtype of x */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` is rounded to the dtype
+                                                             * of x first */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
 /* The graph computes the inverse frequencies from the model's osh_rope. Only for the type `dynamic`
@@ -183,17 +191,18 @@ typedef struct { int64_t rows, offset; } osh_positions_attr;
 typedef struct {
     int64_t head_dim, rotary_dim;
     float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2] inverse frequencies
-    float long_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2] for samples longer than long_from
-                                         // tokens; long_from 0: not used
+    float long_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2] inverse frequencies for samples longer
+                                         // than long_from tokens; long_from 0: not used
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
-    bool dynamic; // NTK: the frequencies of a sample of L > max_pos tokens depend on L
+    bool dynamic; // true, for dynamic NTK: the frequencies of a sample of L > max_pos tokens depend
+                  // on L
     double theta, factor; int64_t max_pos;
     bool interleaved; // true: pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
     bool f32;         // cos, sin and products are f32 and not rounded, so that only the sum is
                       // rounded
-    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)); beta 0: no
-     * product. */
+    /* The op multiplies the result by 1 + beta ln(1 + floor(position / original)). beta 0: it does
+     * not. */
     double position_beta;
     int64_t position_original;
 } osh_rope_attr;
@@ -221,7 +230,7 @@ static inline bool osh_act_is_tanh(const char *act)
 {
     return !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_new");
 }
-typedef struct { char *act; /* a value of osh_glu_attr's act, relu or relu2 */ } osh_act_attr;
+typedef struct { char *act; /* relu, relu2, or a name of osh_glu_attr.act */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
@@ -234,7 +243,8 @@ typedef struct {
 /* True if a token can use only the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* -1: the only expert of the token */
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* index of the expert; -1: each token has
+                                                           * only one expert */
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
@@ -249,8 +259,8 @@ typedef struct { // attributes of mix (mix.c)
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* Rule that a model applies to its logits: divides them, then caps them: cap tanh(logit / cap). A
- * member of 0 means that the step is not applied. */
+/* Rule by which a model changes its logits: logit = cap tanh(logit / divide / cap). divide 0: no
+ * division; cap 0: no cap. */
 typedef struct { double divide, cap; } osh_logits_rule;
 typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // attributes of nll and kl; rule[0]:
                                                             // the model; rule[1]: the reference

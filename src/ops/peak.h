@@ -1,5 +1,5 @@
 /* peak.h - measures the highest speeds of the processor, with the matrix products that the kernels
- * use. Reports compare the speed of a run with these speeds. */
+ * use. Reports compare the speed of a compression with these speeds. */
 #ifndef OSH_PEAK_H
 #define OSH_PEAK_H
 #include "ops/op.h"
@@ -10,21 +10,22 @@
  * computes BF16 products in f32; for BF16 the function then returns OSH_E_UNSUPPORTED without a
  * message. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
-/* Measures floating-point operations per second of causal attention, on all threads as in a run:
- * one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M). Operations
- * on masked keys do not count. */
+/* Measures floating-point operations per second of causal attention, on all threads as in a
+ * compression: one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M).
+ * Operations on masked keys are not counted. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of AMX tiles: each thread multiplies one band of 32
  * rows, which fits in the first-level cache, by panels of 1 MiB, which fit in the second-level
- * cache. Without AMX it returns OSH_E_UNSUPPORTED without a message.
+ * cache. Without AMX the function returns OSH_E_UNSUPPORTED without a message.
  *
- * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread, so that other
- * work on the machine has less effect. */
+ * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread, so other
+ * processes of the machine have less effect than on the elapsed time. */
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
-/* Measures floating-point operations per second of one product of BF16 pairs on each thread, as a
- * run computes it for one sample of 512 tokens: a linear layer [O, I]; a gate, an up and their glu;
- * or the lower triangle of a Hessian of I columns. Eight samples are used in turn. On a processor
- * without BF16 instructions it returns OSH_E_UNSUPPORTED without a message. */
+/* Measures floating-point operations per second of one matrix product of BF16 pairs on each thread.
+ * A compression computes the same products for a sample of 512 tokens: a linear layer [O, I]; gate
+ * and up with their glu; or the lower triangle of a Hessian of I columns. Eight samples are used in
+ * turn, so that x comes from memory. On a processor without BF16 instructions the function returns
+ * OSH_E_UNSUPPORTED without a message. */
 typedef enum { OSH_PEAK_LINEAR, OSH_PEAK_GATED, OSH_PEAK_HESSIAN } osh_peak_kind;
 typedef struct osh_peak_shape {
     osh_peak_kind kind;

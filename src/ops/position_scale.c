@@ -65,7 +65,7 @@ done:
     return rc;
 }
 
-/* Computes dx = dy * factor, with the factor of the forward pass. */
+/* Computes dx = dy * factor, with the same factor as the forward pass. */
 static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -76,7 +76,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head [Dh] of a token at position pos. way 1: forward; -1: backward, for gradients. */
+/* Rotates one head [Dh] of a token at position pos. way 1: forward; -1: by the negative angle, for
+ * gradients. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
 {
@@ -99,7 +100,7 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
 }
 
 /* Rotates all heads of x, a tensor with the shape of `like`. way 1: forward, rounds to the dtype of
- * `like`; -1: backward, for gradients, does not round. */
+ * `like`; -1: by the negative angle, for gradients, without rounding. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -149,9 +150,9 @@ done:
 
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
-    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attrs is NULL, because
-                                                                        // the graph computes the
-                                                                        // attributes
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the attributes have no
+                                                                        // field table, because the
+                                                                        // graph computes them
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,
     .scratch_cuda = osh_rope_cuda_scratch,

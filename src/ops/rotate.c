@@ -14,7 +14,8 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows per chunk of parallel work, which read T together
+enum { ROWS = 8 }; // rows of x per chunk of parallel work; each converted row of T is used for
+                   // all of them
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -36,7 +37,8 @@ typedef struct rotate_rows {
     bool transposed, add;
 } rotate_rows;
 
-/* Adds the products of row k of T [n, n] to sum [n], which becomes x T, or x T^T if transposed. */
+/* Adds to sum [n] the products of row k of T [n, n]. After all rows, sum is x T, or x T^T if
+ * `transposed` is true. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)
 {
@@ -104,7 +106,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_rotate_rows(cx, &m, at->r, at->transposed);
 }
 
-/* Computes dx = dy M^T, or dy M if transposed. */
+/* Computes dx = dy M^T, or dx = dy M if the attribute `transposed` is true. */
 static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -92,8 +92,8 @@ const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU runs the
-                                                                        // reference, which only
-                                                                        // copies
+                                                                        // reference kernel, which
+                                                                        // only copies
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,

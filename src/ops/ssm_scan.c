@@ -63,7 +63,7 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
     *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
 }
 
-typedef struct whole { // all inputs of a call in f32, and scratch
+typedef struct whole { // all inputs of a call in f32, and scratch for one head
     float *x, *dt, *w[3], *y; // own
     double *Z;                // own: [P, S] state of one head
 } whole;
@@ -140,10 +140,11 @@ done:
  *
  *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * These are the steps of one token, from the last to the first; dZ is the gradient by Z. At the end
- * of the step dZ is multiplied by the decay f = exp(-A d), A = exp(A_log). The gradient by f is the
- * sum of dZ times Z before the token. The gradient by d has two terms: x B dZ, and -A f times the
- * gradient by f. The gradient by A is -d f times the gradient by f. */
+ * These are the steps of one token, from the last to the first; dZ is the gradient with respect to
+ * Z. At the end of the step dZ is multiplied by the decay f = exp(-A d), A = exp(A_log). The
+ * gradient with respect to f is the sum of dZ times Z before the token. The gradient with respect
+ * to d has two terms: x B dZ, and -A f times the gradient of f. The gradient with respect to A is
+ * -d f times the gradient of f. */
 
 void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
                         const double d[2], float dt, const float weights[3])
@@ -208,7 +209,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
     osh_tile *seq = NULL; // own: one tile for each sample
-    double *Z = NULL;     // own: dZ [P, S], then the states Z [N + 1, P, S]
+    double *Z = NULL;     // own: memory of dZ [P, S] and after it of the states Z [N + 1, P, S]
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* ---- the table ---- */
+/* ---- the table of statistics ---- */
 
 /* Makes ranges [2, n] empty: sets minima to +infinity and maxima to -infinity. */
 static osh_status ranges_begin(osh_ctx *cx, osh_tensor *state)

@@ -12,7 +12,7 @@
  * batches, on threads, or on the process or GPU that collects a group. The first group with tokens
  * is added to the result directly. Each later group is added to a second tensor (osh_stat.part),
  * which is merged into the result when the group ends. A statistic that is exact (largest,
- * smallest, counts) needs no second tensor, because every grouping gives the same bytes.
+ * smallest, counts) needs no second tensor, because every number of groups gives the same bytes.
  *
  * A statistic is attached to a value of the graph by its collector (run/stats.c, run/folds.c,
  * run/ranges.c, run/coverage.c, and the measurements of eval). */
@@ -25,17 +25,17 @@ typedef struct osh_stat_type {
     const char *name;
     osh_dtype dtype;   // dtype and shape of the state, the tensor that accumulates the statistic
     int ndim;
-    int64_t shape[2];  // a 0 is replaced by the argument n of osh_stat_shape
+    int64_t shape[2];  // shape of the state; 0 in the table means the argument n of osh_stat_shape
     /* Makes a state empty. NULL: an empty state contains zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* Name of the op that adds rows to the state. The op's inputs are x and, for some statistics, x
-     * of the original model; its output is the state. NULL: the collector adds to the state that
-     * osh_stat_at returns. */
+    /* Name of the op that adds rows to the state. The inputs of the op are x and, for some
+     * statistics, x of the original model; the output of the op is the state. NULL: the collector
+     * itself adds to the state that osh_stat_at returns. */
     const char *feed;
     /* Name of the op that adds the state out[1], of later samples, to the state out[0]. out[1]
      * becomes empty. */
     const char *merge;
-    bool exact;        // every grouping of the samples gives the same bytes
+    bool exact;        // true: every number of groups gives the same bytes
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
@@ -54,8 +54,8 @@ extern const osh_stat_type osh_stat_channel_range; // F32 [2, n]: smallest and l
 extern const osh_stat_type osh_stat_sample_ranges;
 extern const osh_stat_type osh_stat_routes; // I64 [n]: number of tokens that a router sends to each
                                             // expert
-extern const osh_stat_type osh_stat_sums;   // F64 [n]: sums; the collector adds to the state (no
-                                            // feed op)
+extern const osh_stat_type osh_stat_sums;   // F64 [n]: sums; no op `feed`, so the collector adds to
+                                            // the state
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
 /* Returns a tensor with the dtype and shape of the state of t, without data. */
@@ -71,32 +71,34 @@ typedef struct osh_groups {
 osh_groups osh_groups_of(int64_t n_samples, int64_t wanted);
 /* Returns the first sample of a group. Returns n_samples if group is the number of groups. */
 int64_t osh_group_first(const osh_groups *g, int64_t group);
-int64_t osh_group_at(const osh_groups *g, int64_t sample); // returns the number of the group that
+int64_t osh_group_at(const osh_groups *g, int64_t sample); // returns the index of the group that
                                                            // contains the sample
-/* True if the statistic has a second tensor (osh_stat.part) while it is collected. */
+/* True if osh_stat_new_part allocates a second tensor (osh_stat.part) for a statistic of type t. */
 bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 
 typedef struct osh_stat { // the statistic of one value of the graph
     const osh_stat_type *type;
     osh_groups groups;
-    osh_tensor *all;  // own: the merged groups; after osh_stat_finish, the result
-    osh_tensor *part; // own: state of the current group, from the second group on; NULL: the
-                      // statistic has none (osh_stat_is_grouped)
+    osh_tensor *all;  // own: state of the groups before the current group (of all groups if `part`
+                      // is NULL); after osh_stat_finish, the result
+    osh_tensor *part; // own: state of the current group, from the second group on; NULL: every
+                      // group is added to `all` directly (osh_stat_is_grouped)
     int64_t group;    // group of the last sample that was added; -1: no sample was added
     bool apart;       // true: samples of the current group are added to `part`; false: to `all`
-    int64_t next;     // number of the sample after the last one that osh_stat_feed added
+    int64_t next;     // smallest number that the next sample of osh_stat_feed may have
 } osh_stat;
 /* Allocates a statistic with an empty state `all`. osh_stat_new_part then allocates `part`, if the
- * statistic needs it. Two functions exist, because on a GPU the caller chooses the address of each
- * block. */
+ * statistic needs it. These are two functions, because on a GPU the caller chooses the address of
+ * each of the two blocks. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
-/* Sets *to to a view of the state to which the sample must be added. Samples must come in order. */
+/* Sets *to to a view of the state to which the caller must add the sample. The caller must pass
+ * samples in ascending order. */
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample);
 /* Adds the rows of a->in[0], and of a->in[1] if it is not NULL, to the statistic. a->seqs contains
- * the samples from number first_sample on. No sample may be added twice. Runs the op `feed` once
- * for each group. Ignores a->out. */
+ * the samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
+ * `feed` once for each group. Ignores a->out. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
 /* Merges the last group, frees `part`, and makes the result in `all`. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);

@@ -10,13 +10,13 @@
 
 #include <assert.h>
 
-enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: chunks that run in parallel; TOKENS:
-                                                   // tokens of a chunk; CHANNELS: elements
+enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: number of chunks that run in parallel;
+                                                   // TOKENS: tokens per chunk; CHANNELS: elements
                                                    // converted to f32 at a time
 
 typedef struct peaks_job {
     const osh_tensor *x; // view: the input [N, D]
-    int64_t first;       // number of the token whose largest square is peak[0]
+    int64_t first;       // index of the token whose largest square is peak[0]
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 

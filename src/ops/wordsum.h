@@ -11,7 +11,7 @@
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull
-/* mix of the formula: replaces x by the finalizer of MurmurHash3's 64-bit variant. */
+/* Replaces x by mix(x) of the formula, the finalizer of MurmurHash3's 64-bit variant. */
 #define OSH_WORDSUM_MIX(x)                                                                         \
     do {                                                                                           \
         (x) ^= (x) >> 33, (x) *= 0xff51afd7ed558ccdull;                                            \

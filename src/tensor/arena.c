@@ -6,19 +6,19 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes; offsets and sizes are multiples of GRAIN, as copies and tensor cores
-                      // need
+enum { GRAIN = 512 }; // bytes: offsets and sizes are multiples of GRAIN, because copies and tensor
+                      // cores need aligned addresses
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: address that osh_arena_note recorded
+    void *at; // view: the separate allocation that osh_arena_note recorded for the block
     bool taken;
 } block;
 
 struct osh_arena {
     pthread_mutex_t lock;
     osh_ctx *cx;   // view: must outlive the arena
-    block *blocks; // own: [room], of which n are used
+    block *blocks; // own: [room], of which the first n are used
     size_t n, room, used, peak;
     size_t aim;     // offset set by osh_arena_aim; OSH_ANYWHERE: none
     size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not known
@@ -54,8 +54,8 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Returns the index of the first free block of at least `bytes`: from the start of the arena for
- * OSH_LIFE_LONG, from its end for OSH_LIFE_SHORT. Returns n if there is none. */
+/* Returns the index of a free block of at least `bytes`: the first from the start of the arena for
+ * OSH_LIFE_LONG, the last for OSH_LIFE_SHORT. Returns a->n if no free block is large enough. */
 static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
     for (size_t k = 0; k < a->n; k++) {
@@ -65,8 +65,8 @@ static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
     return a->n;
 }
 
-/* Inserts a copy of block i into the list, before block i. Returns false if there is no memory for
- * the list. */
+/* Inserts a copy of block i into the list, before block i. Returns false if the list cannot
+ * grow. */
 static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
@@ -79,14 +79,14 @@ static bool arena_open_slot(osh_arena *a, size_t i)
     return true;
 }
 
-/* Takes `bytes` from the front (OSH_LIFE_LONG) or the back (OSH_LIFE_SHORT) of the free block i.
- * Returns false if there is no memory for the list of blocks. */
+/* Takes `bytes` from the start (OSH_LIFE_LONG) or the end (OSH_LIFE_SHORT) of the free block i.
+ * Returns false if the list of blocks cannot grow. */
 static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
 {
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // both are copies of the free
+        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // both begin as copies of the free
                                                                  // block
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
@@ -118,8 +118,8 @@ static size_t arena_block_at(const osh_arena *a, size_t offset)
     return lo;
 }
 
-/* Takes a block at the offset that osh_arena_aim set. Returns false if no offset was set or the
- * bytes there are not free. */
+/* Takes a block at the offset that osh_arena_aim set, and clears that offset. Returns false if no
+ * offset was set, if the bytes at the offset are not free, or if the list cannot grow. */
 static bool arena_take_aimed(osh_arena *a, size_t bytes, size_t *offset)
 {
     size_t aim = a->aim, i = arena_block_at(a, aim);

@@ -13,7 +13,8 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled; it runs if osh_isa_used permits AVX2
+#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled in; at run time it is used if osh_isa_used
+                         // permits AVX2
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
@@ -35,8 +36,8 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* Rounds the f32 in each lane to bf16, in the low half of the lane: (u + 0x7fff + lsb) >> 16, where
- * lsb is bit 16 of u. A NaN becomes a quiet NaN. */
+/* Rounds the f32 in each lane to bf16, which becomes the low half of the lane: (u + 0x7fff + lsb)
+ * >> 16, where lsb is bit 16 of u. A NaN becomes a quiet NaN. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -111,8 +112,8 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Returns the number of bytes before the first vector with a NaN or Inf: with an element whose bits
- * of `mask` are all ones. width: bytes of an element. */
+/* Returns the number of bytes before the first vector that contains a NaN or Inf. An element is NaN
+ * or Inf if all bits of `mask` are set in it. width: bytes of an element. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);

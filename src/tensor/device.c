@@ -76,7 +76,7 @@ osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t 
     return OSH_OK;
 }
 
-enum { ZERO_BYTES = 256 << 10 }; // bytes that one chunk of osh_parallel_for clears
+enum { ZERO_BYTES = 256 << 10 }; // number of bytes that one chunk of osh_parallel_for sets to zero
 
 static osh_status zero_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -92,7 +92,8 @@ osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
     size_t n = osh_tensor_bytes(t);
     if (!n) return OSH_OK;
     if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    /* The chunks run in parallel, so that the system also maps the pages of t in parallel. */
+    /* Chunks are cleared in parallel, so that the operating system also maps the pages of t in
+     * parallel. */
     return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t);
 }
 

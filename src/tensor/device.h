@@ -6,7 +6,7 @@
  *
  * A device executes requests in their order (one stream), so a freed block may be reused at once.
  * Only put_ahead and the lanes IN and OUT run concurrently. Tensors with device == NULL are in host
- * memory; the tensor functions below accept them too. */
+ * memory; the tensor functions below accept such tensors too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
 #include "tensor/tensor.h"
@@ -41,10 +41,10 @@ typedef struct osh_device_type {
     osh_status (*move)(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from,
                        size_t n_bytes);
     osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
-    /* Waits for all requests. Returns the failure of an earlier request, if there is one. */
+    /* Waits for all requests. If an earlier request failed, returns its error. */
     osh_status (*sync)(osh_ctx *cx, osh_device *d);
-    /* For blocks_apart: take allocates memory outside of the arena, and give frees it after all
-     * requests are done. NULL: not supported. */
+    /* Used if blocks_apart is true: `take` allocates memory outside of the arena, and `give` frees
+     * it after all requests are done. NULL: the device does not support blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
 } osh_device_type;
@@ -55,8 +55,8 @@ struct osh_device {
     void *impl;       // private data of the implementation
     char *base;       // address of the arena on the device
     osh_arena *arena; // own
-    /* True in tests with a memory checker: each block is a separate allocation, and the arena only
-     * counts bytes. */
+    /* True in tests with a memory checker: each block is a separate allocation. The arena then only
+     * records offsets and limits the sum of the sizes. */
     bool blocks_apart;
     /* own: names of hardware and libraries on which the bits of results depend, such as "NVIDIA
      * H200, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.2". */
@@ -75,20 +75,21 @@ void osh_arena_give(osh_arena *a, size_t offset);
  * free, the block is taken elsewhere. OSH_ANYWHERE cancels the request. */
 void osh_arena_aim(osh_arena *a, size_t offset);
 #define OSH_ANYWHERE SIZE_MAX
-/* Returns the number of OSH_LIFE_LONG blocks that were taken without osh_arena_aim, or elsewhere
- * than requested. */
+/* Returns the number of OSH_LIFE_LONG blocks that were taken without osh_arena_aim, or at another
+ * offset than the requested one. */
 size_t osh_arena_missed(const osh_arena *a);
-/* For blocks_apart: osh_arena_note records the address `at` of the separate allocation for the
- * block at `offset`. osh_arena_noted returns the offset of the block with the address `at`. */
+/* Used if blocks_apart is true: osh_arena_note records the address `at` of the separate allocation
+ * for the block at `offset`. osh_arena_noted returns the offset of the block with the address
+ * `at`. */
 void osh_arena_note(osh_arena *a, size_t offset, void *at);
 size_t osh_arena_noted(const osh_arena *a, const void *at); // returns OSH_ANYWHERE if no block has
                                                             // this address
 size_t osh_arena_used(const osh_arena *a);
-size_t osh_arena_peak(const osh_arena *a); // highest osh_arena_used so far
+size_t osh_arena_peak(const osh_arena *a); // largest value of osh_arena_used so far
 size_t osh_arena_gross(size_t n_bytes);    // bytes that a block for n_bytes takes in the arena
 size_t osh_arena_room(const osh_arena *a); // bytes of the largest free block
-/* Returns the size of the arena without its largest free block: in an arena of this size the blocks
- * would also fit. */
+/* Returns the smallest size of an arena in which all blocks that are taken now would fit: the size
+ * of this arena without its largest free block. */
 size_t osh_arena_extent(const osh_arena *a);
 
 void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL
@@ -96,11 +97,12 @@ void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life);
 void osh_device_free(osh_device *d, void *p);
 
-typedef struct osh_where { osh_device *d; osh_life life; } osh_where; // d NULL: host memory
+typedef struct osh_where { osh_device *d; osh_life life; } osh_where; // d: device of the memory;
+                                                                      // NULL: host memory
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
-/* osh_tensor_put copies n_bytes from host memory to the tensor's data, from byte `offset` of the
- * data on; osh_tensor_get copies n_bytes of the data to host memory. */
+/* osh_tensor_put copies n_bytes from host memory into the data of a tensor, from byte `offset` of
+ * the data on. osh_tensor_get copies n_bytes of the data, from byte `offset` on, to host memory. */
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,

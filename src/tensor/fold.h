@@ -3,8 +3,8 @@
  * by s[c]. The layer that makes x is divided by s: a norm's weight and a bias element by element, a
  * Linear's weight row by row.
  *
- *   w  2 4    s  2 0.5    columns  4 2    rows   1  2
- *      6 8                        12 4          12 16
+ *   w  2 4    s  2 0.5    OSH_FOLD_COLUMNS  4 2    OSH_FOLD_ROWS   1  2
+ *      6 8                                 12 4                   12 16
  *
  * A product is computed in f32 and rounded to the weight's dtype, like torch's product of a bf16
  * weight and an f32 factor. */
@@ -17,15 +17,15 @@ typedef struct osh_fold_rule { // rule for one weight
     osh_fold_way way;
     const float *s; // view: factors, by column or by row
     int64_t width;  // elements of a row; 1 for a norm's weight or a bias
-    /* For OSH_FOLD_ROWS: number that the layer adds to its weight w, such as 1 in Gemma's norms. w
-     * becomes (w + offset) / s - offset. */
+    /* For OSH_FOLD_ROWS: the number that the layer adds to its weight w, such as 1 in Gemma's
+     * norms. w becomes (w + offset) / s - offset. 0 for other layers. */
     float offset;
 } osh_fold_rule;
 /* Folds the factors into elements [first, first + n) of the weight. `data` points to element
  * `first`. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* Raises most[c] to the largest |w| in column c, for elements [first, first + n) of a weight w.
- * `data` points to element `first`. */
+/* Raises most[c] to at least the largest |w| in column c among elements [first, first + n) of a
+ * weight w with rows of `width` elements. `data` points to element `first`. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif

@@ -7,13 +7,13 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // LANES: vectors that are multiplied together;
-                                                 // GROUPS: groups of LANES rows or columns in a
-                                                 // chunk
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // LANES: number of vectors that are multiplied
+                                                 // together; GROUPS: number of groups of LANES rows
+                                                 // or columns in a chunk of parallel work
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
-/* Returns e if q = p^e for a prime p. Returns 0 if q is no such power or e is above MOST_DEGREE. */
+/* Finds the smallest prime factor *p of q. Returns e if q = p^e and e <= MOST_DEGREE, else 0. */
 static int power_of_prime(int64_t q, int64_t *p)
 {
     int e = 0;
@@ -28,8 +28,8 @@ static int power_of_prime(int64_t q, int64_t *p)
 typedef struct field {
     int64_t p, q;
     int e;
-    /* Coefficients of the polynomial `tail`: products are computed modulo X^e + tail. This
-     * polynomial has no root and e <= 3, so it is irreducible. */
+    /* Coefficients of a polynomial `tail`, lowest power first. Products are computed modulo X^e +
+     * tail. X^e + tail has no root and e <= 3, so it is irreducible. */
     int64_t tail[MOST_DEGREE];
 } field;
 
@@ -74,9 +74,10 @@ static int64_t field_minus(const field *f, int64_t x, int64_t y)
     return out;
 }
 
-/* Returns the size q of the field from which Paley makes a Hadamard matrix of order K: K - 1 if it
- * is a prime power and 3 modulo 4, or K / 2 - 1 if it is a prime power and 1 modulo 4. Returns 0 if
- * neither holds. */
+/* Returns the size q of the finite field from which Paley makes a Hadamard matrix of order K, and
+ * sets *p and *e so that q = p^e. First construction: q = K - 1, if this is a prime power and 3
+ * modulo 4. Second construction: q = K / 2 - 1, if this is a prime power and 1 modulo 4. Returns 0
+ * if neither q exists. */
 static int64_t paley_field(int64_t K, int64_t *p, int *e)
 {
     if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
@@ -106,8 +107,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            int same = i == k; // second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1], with C
-                               // symmetric
+            int same = i == k; // 1 on the diagonal, for the second construction: C x [1 1; 1 -1] +
+                               // I x [1 -1; -1 -1] with a symmetric C
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
             at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
@@ -120,8 +121,8 @@ done:
 /* ---- matrices ---- */
 
 /* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Does not call the C library's cos and sin, so
- * every C library gives the same bits: computes the Taylor series of an angle below pi / 4, then
- * rotates by multiples of pi / 4. */
+ * the bits do not depend on the C library: computes the Taylor series of an angle below pi / 4,
+ * then rotates by multiples of pi / 4. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;
@@ -209,7 +210,8 @@ static void rotate_signs(double *x, const osh_rotation *r)
         for (int l = 0; l < LANES; l++) x[i * LANES + l] *= r->sign[i];
 }
 
-/* Replaces x [n, width] by H x, n = 2^k. */
+/* Replaces x [n, width] by H x, where H is Sylvester's Hadamard matrix [n, n]. n is a power of
+ * two. */
 static void rotate_sylvester(double *x, int64_t n, int64_t width)
 {
     for (int64_t half = 1; half < n; half *= 2)
@@ -239,7 +241,8 @@ void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t
         }
 }
 
-/* Computes y = x F, or x F^T if transposed, for LANES vectors: x and y are [K, LANES]. */
+/* Computes y = x F, or y = x F^T if `transposed` is true, for LANES vectors of K elements. x, y:
+ * [K, LANES]. */
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor;
@@ -253,8 +256,8 @@ static void rotate_factor(double *y, const double *x, const osh_rotation *r, boo
     }
 }
 
-/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if transposed. K more rows after x
- * are scratch. */
+/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if `transposed` is true. The memory
+ * after x [n, LANES] must have K more rows [K, LANES] for scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;
@@ -278,15 +281,15 @@ typedef struct strip { // location of up to LANES vectors of n elements in a ten
     int64_t n, lanes; // n: elements of a vector; lanes: number of vectors, at most LANES
 } strip;
 
-/* Copies a strip to x [n, LANES], or back if `store` is true. Contiguous elements are converted to
- * or from f32 in pieces. */
+/* Copies a strip to x [n, LANES], or x to the strip if `store` is true. Contiguous elements of the
+ * tensor are converted to or from f32 together, up to PIECE at a time. */
 static void strip_move(double *x, const strip *s, bool store)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: the vectors
-                              // are interleaved
+    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: element e of
+                              // all vectors is contiguous
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {

@@ -8,7 +8,7 @@
  *                   random-hadamard: a Hadamard matrix of order K by Paley's constructions; K is
  *                   the smallest possible of 4 m, 8 m, ..., where m is the odd part of n
  *                   random-matrix: Hartley's, F[b][c] = cos(a) + sin(a), a = 2 pi b c / K, K = m
- *   sign            random kinds: -1 in row i if the top bit of value i of stream n of the RNG
+ *   sign            random kinds: -1 in row i if the top bit of number i of stream n of the RNG
  *                   (base/rng.h) is set
  *
  * For n = 576 = 2^6 * 9 random-hadamard has K = 36 = 2 (17 + 1), random-matrix has K = 9, and
@@ -24,7 +24,7 @@ typedef enum {
 } osh_rotation_kind;
 typedef struct osh_rotation {
     osh_rotation_kind kind;
-    int64_t n, factor; // n: rows and columns; factor: K
+    int64_t n, factor; // n: number of rows and of columns of M; factor: K
     int8_t *had;       // own [K, K]: F with elements 1 and -1; NULL: F is Hartley's matrix, or K is
                        // 1
     double *cas;       // own [K]: cos(a) + sin(a), a = 2 pi i / K; NULL if `had` is used or K is 1
@@ -39,13 +39,14 @@ void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
 /* Computes rows [first, first + rows) of M sqrt(n), whose elements are 1 and -1 for Hadamard
  * matrices. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
-/* Returns the gross bytes that each thread of the functions below allocates. */
+/* Returns the gross bytes of scratch that each thread of osh_rotate_rows and osh_rotate_columns
+ * allocates. */
 size_t osh_rotation_room(const osh_rotation *r);
-/* Replaces each vector x of n neighbouring elements of a row of m by x M, or by x M^T if
- * transposed. m is [rows, width]; width is a multiple of n. Products and sums are f64, and results
- * are rounded to the dtype of m. */
+/* Multiplies m [rows, width] by M from the right: cuts each row of m into vectors x of n
+ * neighbouring elements and replaces x by x M, or by x M^T if `transposed` is true. width is a
+ * multiple of n. Products and sums are f64, and results are rounded to the dtype of m. */
 osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
-/* Works like osh_rotate_rows with vectors of n neighbouring elements of a column. The number of
- * rows is a multiple of n. */
+/* Works like osh_rotate_rows, but each vector x is n neighbouring elements of a column of m. The
+ * number of rows is a multiple of n. */
 osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 #endif

@@ -70,7 +70,7 @@ int64_t osh_tensor_numel(const osh_tensor *t)
 {
     int64_t n = 0;
     bool ok = osh_shape_numel(&n, t->ndim, t->shape);
-    assert(ok); // osh_tensor_new has checked the shape
+    assert(ok); // osh_tensor_new checked the shape before
     return ok ? n : 0;
 }
 

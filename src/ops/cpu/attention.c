@@ -5,12 +5,12 @@
  *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that
  *                    ...                              the kv head is loaded once for all of them
  *
- * A tile uses the keys of the sample up to the last query of the tile, so only the last n keys have
- * masked scores. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
- * time on the setup of products. With AVX2 (math/tile.h) keys and values are packed once for all
- * tiles, and each group of 24 rows computes only the scores that the group needs. With AVX-512 BF16
- * (math/pairs.h) keys and values are packed too; queries are read in place, 32 queries of a head at
- * a time. Shape letters: op.h. */
+ * A tile uses the keys of the sample up to the last query of the tile, so only scores of the last n
+ * keys are masked. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
+ * time on the setup of matrix products. With AVX2 (math/tile.h) keys and values are packed once for
+ * all tiles, and for each group of 24 rows (GROUP) only the scores that the group needs are
+ * computed. With AVX-512 BF16 (math/pairs.h) keys and values are packed too; queries are read in
+ * place, 32 queries of a head at a time. Shape letters: op.h. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -31,16 +31,18 @@ typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
     float *q, *y;     // [heads of one kv head, queries of a tile, Dh] queries and outputs
-    /* [tokens of the longest sample, Dh]: keys and values of the first n_keys tokens of one kv
-     * head. TILES packs k in panels [Dh, 16 keys] and v in panels [longest sample, 16 channels]. */
+    /* keys and values of the first n_keys tokens of one kv head: [tokens of the longest sample,
+     * Dh]. With TILES, k is packed in panels [Dh, 16 keys] and v in panels [longest sample, 16
+     * channels]. */
     float *k, *v;
     float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
-    float *strip;     // [16, Dh] keys that are packed next
-    /* Used by PAIRS. kp: panels of 16 keys; vp: panels of 16 channels for n_keys tokens; qp: packed
-     * queries of a band. */
+    float *strip;     // with TILES: [16, Dh] keys in f32, from which the next panel of k is packed
+    /* Only with PAIRS. kp: panels of 16 keys; vp: panels of 16 channels for n_keys tokens; qp:
+     * packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
-    int64_t sample, kv_head, n_keys; // loaded keys: sample: first row of the sample, -1 if none;
-                                     // n_keys: number of its keys
+    int64_t sample, kv_head, n_keys; // keys that k and v (or kp and vp) contain: sample: first row
+                                     // of the sample, -1 if none; n_keys: number of keys, from the
+                                     // start of the sample
 } attention_worker;
 
 typedef struct attention_job {
@@ -49,8 +51,8 @@ typedef struct attention_job {
     way way;
     const osh_tile *tiles;
     int64_t n_tiles, longest; // longest: tokens of the longest sample
-    int64_t past;             // for a sample that runs in pieces: number of keys of the earlier
-                              // pieces
+    int64_t past;             // for a sample that runs in pieces (osh_op_past): number of keys of
+                              // the earlier pieces
     const float *sinks;       // [H]; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
@@ -73,8 +75,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Converts keys and values [0, n) of this sample and head to f32. Does not convert the keys that
- * the worker has already converted. */
+/* Converts the first n keys and values of this sample and kv head to f32, except the keys that the
+ * worker has already converted. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -91,8 +93,8 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
-/* Packs keys and values [0, n) of this sample and head for TILES. Does nothing if the worker has
- * packed them already. */
+/* Packs the first n keys and values of this sample and kv head for TILES. Does nothing if the
+ * worker has packed them already. */
 static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -113,8 +115,8 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile. Each row is one query of one head. t: positions of the queries; rows: number
- * of rows. */
+/* The rows of a tile. Each row is one query of one head. t: the positions of the queries; rows:
+ * number of rows, queries times heads. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
@@ -124,10 +126,10 @@ typedef struct rows_of {
     const float *sinks; // [heads of the kv head]; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s [from, to), the products of a query with its visible keys, into probabilities, with
- * the sink's score in the softmax. First computes the softmax p without the sink, in f32. If m
- * is the largest score and p_m = 1 / sum e^(s - m), the sink changes each p to p / (1 + e^(sink
- * - m) p_m). */
+/* Turns s[from] ... s[to - 1], the products of a query with its visible keys, into the
+ * probabilities of a softmax with the sink's score as one more score. First computes the softmax p
+ * without the sink, in f32. If m is the largest score and p_m = 1 / sum e^(s - m), the sink changes
+ * each p to p / (1 + e^(sink - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -145,7 +147,7 @@ static void hide_scores(float *s, int64_t from, int64_t to)
 }
 
 /* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees keys [lo, hi); the other probabilities become 0. */
+ * query sees keys [lo, hi); the probabilities of all other keys become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -179,7 +181,7 @@ static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
                 (osh_mat){me->v + first * Dh, Dh}, (osh_mnk){o->rows, Dh, n_keys});
 }
 
-/* Computes attention for GROUP rows at a time, with all keys that at least one of these rows
+/* Computes attention for GROUP rows at a time, with all keys that at least one row of the group
  * sees. */
 static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
 {
@@ -208,8 +210,8 @@ static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, 
     }
 }
 
-/* Rounds a row of n f32 to dt, a type of 16 bits, in place. The result occupies the first half of
- * the row. */
+/* Rounds n f32 values to dt, a type of 16 bits, and writes them to the first half of the same
+ * memory. Does nothing if dt is F32. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
     uint16_t part[256];
@@ -221,8 +223,8 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* Does the same as softmax_row, but rounds the probabilities to o->dt (BF16) and stores them in the
- * first half of the row. */
+/* Turns s [n_keys] into probabilities like softmax_row, but rounds them to o->dt (BF16) and writes
+ * them as BF16 to the first half of the memory of s. */
 static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                            int64_t head)
 {
@@ -240,8 +242,8 @@ static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, con
     memset(p + to, 0, (size_t)(n_keys - to) * sizeof *p);
 }
 
-/* Packs keys and values [0, n) of this sample and head for PAIRS. Does nothing if the worker has
- * packed them already. */
+/* Packs the first n keys and values of this sample and kv head for PAIRS. Does nothing if the
+ * worker has packed them already. */
 static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
                        int64_t kv_head, int64_t n)
 {
@@ -258,8 +260,8 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. The probabilities of
- * keys after a query are 0. */
+/* Computes attention for m queries of one head, from row `row` of the tile on. All m queries use
+ * the keys up to that of the last query; a key after a query has probability 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
@@ -283,8 +285,8 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     }
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
-    osh_pairs_product(me->y, cols, p, m, values); // the product writes whole blocks of rows; rows
-                                                  // from m on are not used
+    osh_pairs_product(me->y, cols, p, m, values); // the product writes whole blocks of 16 rows to
+                                                  // me->y; rows from m on are not used
     for (int64_t r = 0; r < m; r++)
         osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
 }
@@ -301,9 +303,10 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Computes one tile of queries for one kv head. Chunks are ordered by kv head, then from the last
- * tile, which has the most keys, to the first. So a worker often has the keys already, and the last
- * chunks, for which all workers wait, are small. */
+/* Computes one tile of queries for one kv head. Consecutive chunks have the same kv head and go
+ * from the last tile of the batch to the first. So a worker often has the keys of its next chunk
+ * already. A later tile of a sample has more keys, so the last chunks, for which all workers wait,
+ * are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
@@ -337,8 +340,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Words of scratch of a worker for scores (s), keys, values and queries. `all` also counts the sums
- * of y. */
+/* Words of scratch of a worker for scores (s), keys, values and queries. `all` is the sum of these,
+ * plus the words of the sums y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -421,7 +424,8 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    (void)in_width, (void)out_width; // n_tokens is an upper bound of the longest sample
+    (void)in_width, (void)out_width; // n_tokens is used as an upper bound of the tokens of the
+                                     // longest sample
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;

@@ -1,14 +1,14 @@
 /* attention_grad.c - computes the gradients of attention. A chunk of parallel work is one kv head
  * of one sample: it computes the heads that read the kv head one after the other, in tiles of 128
- * queries. For each tile the scores and the probabilities p are computed again. Then OpenBLAS
- * computes, over the keys that the tile sees:
+ * queries. For each tile, the scores and the probabilities p of the forward pass are computed
+ * again. Then OpenBLAS computes sums over the keys up to the last query of the tile:
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * dy is the gradient of the output. slope is the derivative of a score by the product q k: scale,
- * and with a cap scale (1 - (score / cap)^2). A row in which a sink has probability p adds -p
- * rowsum(p dp) to the gradient of the sink. With sinks, samples are computed one after the other,
- * so that the gradient of a sink is summed in the order of the samples. */
+ * dy is the gradient of the output. slope is the derivative of a score with respect to the product
+ * q k: scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has
+ * probability p adds -p rowsum(p dp) to the gradient of the sink. With sinks, samples are computed
+ * one after the other, so that the gradient of a sink is summed in the order of the samples. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -25,7 +25,7 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: samples of the call, each as one tile
+    const osh_tile *seq; // view: one tile for each sample of the call
     int64_t longest;     // tokens of the longest sample
     float *room;         // own: [threads, attention_grad_floats] scratch
 } attention_grad_job;
@@ -33,9 +33,9 @@ typedef struct attention_grad_job {
 typedef struct back_room {
     float *k, *v, *dk, *dv;  // [longest, Dh] keys and values of the kv head, and their gradients
     float *q, *dy, *dq;      // [QUERIES, Dh]
-    float *p, *ds;           // [QUERIES, ld] probabilities, and gradients of the products q k^T
-    float *slope;            // scratch [ld]: slope of the scores of one row (see the top of the
-                             // file)
+    float *p, *ds;           // [QUERIES, ld]: p: probabilities; ds: gradients of the products q k^T
+    float *slope;            // scratch [ld]: derivatives of the scores of one row (the first
+                             // comment defines slope)
     float scale, cap;        // cap 0: scores are not capped
     int64_t ld;
     float sink;              // score of the head's sink; -INFINITY: the head has no sink
@@ -68,8 +68,8 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* Writes x [n, Dh] to the gradient of in[k] at rows from `row` on and columns from `at` on. Adds x
- * instead if the gradient is not fresh. */
+/* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). Adds x
+ * instead if the gradient is not fresh. Does nothing if the gradient is not computed. */
 static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                       int64_t at)
 {
@@ -82,9 +82,9 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
     }
 }
 
-/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The
- * query sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score by its
- * product. Returns the probability of the sink, b / (1 + b), or 0 without a sink: m is the
+/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
+ * sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score with respect to
+ * its product. Returns the probability of the sink, b / (1 + b), or 0 without a sink. m is the
  * largest score, p_m = 1 / sum e^(s - m) without the sink, and b = e^(sink - m) p_m. Each p is
  * divided by 1 + b. */
 static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
@@ -108,8 +108,8 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // b of the comment above; infinite if the
-                                                // probability of the sink is 1
+    double beside = exp(me->sink - m) * s[top]; // b of the comment above the function; infinite if
+                                                // the probability of the sink is 1
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
@@ -132,8 +132,8 @@ OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, 
     slopes_body(ds, p, slope, mean, n);
 }
 
-/* Computes dq, and adds to dk and dv, for n queries of one head from position `pos` on. Adds the
- * gradient of the sink to me->to_sink. */
+/* Computes dq of n queries of one head, from position `pos` on. Adds their contributions to dk and
+ * dv, and to me->to_sink, the gradient of the sink. */
 static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;

@@ -39,7 +39,8 @@ done:
     return rc;
 }
 
-/* Returns an upper bound: each token may be a sample of its own. */
+/* Returns an upper bound of the bytes of scratch. Each token may be a sample, so n_tokens bounds
+ * the number of samples. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -50,8 +51,8 @@ typedef struct back_job {
     const osh_head_back *way;
     const osh_tile *seq;          // view: the current sample
     int64_t first, longest, floats;
-    float *room, *shared;         // room: scratch [threads, floats], own; shared: view, the floats
-                                  // after that, for the heads of a wave
+    float *room, *shared;         // room: own, scratch [threads, floats]; shared: view of the
+                                  // floats after that scratch, one range for each head of a wave
 } back_job;
 
 static osh_status head_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -71,7 +72,7 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
     osh_tile *seq = NULL;             // own: one tile for each sample
-    back_job j = {.a = a, .way = way}; // j.room is own; j.shared is a part of j.room
+    back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into j.room
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = osh_max64(j.longest, seq[s].n);

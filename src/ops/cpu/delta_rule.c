@@ -1,6 +1,6 @@
-/* delta_rule.c - computes gated DeltaNet, one head of a sample at a time. For each token, two
- * passes run over the state matrix S [Dk, Dv] of the head: the first multiplies S by the decay and
- * computes k S, the second corrects S and computes q S. Rows of S are padded to a multiple of eight
+/* delta_rule.c - computes gated DeltaNet, one head of a sample at a time. For each token, two loops
+ * run over the state matrix S [Dk, Dv] of the head. The first multiplies S by the decay and
+ * computes k S; the second corrects S and computes q S. Rows of S are padded to a multiple of eight
  * columns. */
 #include "ops/cpu/delta_rule.h"
 

@@ -2,10 +2,10 @@
  * parallel work is one key head of one sample: it computes the value heads of the key head one
  * after the other.
  *
- * The gradient of a token needs the state matrix before the token and the state after it. The
- * forward pass stores the state before every C-th token. Then the states of C tokens at a time are
- * computed again, beginning with the last C tokens. C is the smallest number with C * C >= the
- * tokens of the longest sample.
+ * The gradient of a token needs the state matrix before the token and the state after it. First the
+ * states of the whole sample are computed, and the state before every C-th token is stored. Then
+ * the states of C tokens at a time are computed again from a stored state, for the last C tokens
+ * first. C is the smallest number with C * C >= the tokens of the longest sample.
  *
  *   stored before token   0     C    2C    3C    4C
  *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on
@@ -25,7 +25,7 @@ typedef struct delta_back {
     float *dS;            // [Dk, padded Dv] gradient of the state
     float *dq, *dk;       // [Dk] gradients of q and k
     float *dy, *e, *du;   // [padded Dv]
-    int64_t C, each;      // C: see the top of the file; each: elements of a state
+    int64_t C, each;      // C: defined in the first comment; each: elements of a state
 } delta_back;
 
 static int64_t delta_back_floats(const void *attr, int64_t n_tokens)
@@ -110,8 +110,8 @@ static void delta_add_row(osh_tensor *to, int64_t at, const float *x, int64_t n)
     for (int64_t i = 0; to && i < n; i++) ((float *)to->data)[at + i] += x[i];
 }
 
-/* Adds the gradients of row t. S points to the state before the token; the state after the token
- * follows in memory. Adds the gradients of A_log and dt_bias to `sums`. */
+/* Adds the gradients of row t (one token). S points to the state before the token; the state after
+ * the token follows in memory. Adds the gradients of A_log and dt_bias to `sums`. */
 static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_t t, int64_t h,
                              const float *S, double sums[2])
 {

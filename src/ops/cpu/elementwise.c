@@ -8,16 +8,16 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, few enough for the L1
-                                    // cache; PIECES: pieces per chunk of parallel work
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, so few that they fit in
+                                    // the L1 cache; PIECES: pieces per chunk of parallel work
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // x = f(x, y), in
-                                                                            // place; n is a
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = f(x, y)
+                                                                            // in place; n is a
                                                                             // multiple of 8
-    /* Computes BF16 tensors with AVX-512, without conversion to f32. NULL: the op has no such
-     * function. */
+    /* Computes n elements of BF16 tensors with AVX-512, without conversion to f32. NULL: the op has
+     * no such function. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input
@@ -52,7 +52,8 @@ static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* Computes g sigmoid(a g) (u + 1), with g and u clamped, as silu(a g) (u + 1) / a. x: g, y: u. */
+/* Computes g sigmoid(a g) (u + 1), where g (x) and u (y) are clamped to the limit, as silu(a g) (u
+ * + 1) / a. Writes the result to x. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;
@@ -69,7 +70,7 @@ static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; i < n; i++) x[i] *= j->by;
 }
 
-/* Computes act(x) as a glu: act(gate) * up with gate x and up 1. */
+/* Computes act(x) as the glu act(gate) * up with gate = x and up = 1. */
 static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     for (int64_t i = 0; i < n; i++) y[i] = 1;

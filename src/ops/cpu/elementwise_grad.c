@@ -1,6 +1,6 @@
 /* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. The
- * reference kernels would take longer than the products of the layer. Other activations of glu, and
- * rms_norm if its weight has a gradient, use the reference kernels. */
+ * reference kernels for these ops would take longer than the matrix products of a layer. Other
+ * activations of glu, and rms_norm if its weight has a gradient, use the reference kernels. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements per chunk of parallel work; ROWS: rows per
-                                  // chunk of rms_norm
+                                  // chunk of parallel work in rms_norm
 
 typedef struct grad_job {
     const osh_grad_args *a;
@@ -25,7 +25,8 @@ static float *piece_of(const osh_tensor *din, int64_t first)
     return din ? (float *)din->data + first : NULL;
 }
 
-/* Computes the gradients of op with the op's reference kernel. */
+/* Computes the gradients of op with the reference kernel of the op, after setting fresh gradients
+ * to zero. */
 static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -61,12 +62,12 @@ OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
     grad_add_body(to, x, n);
 }
 
-/* Writes x [n] to the gradient of in[k] from element `first` on. Adds x instead if the gradient is
- * not fresh. */
+/* Writes x [n] to elements [first, first + n) of the gradient of in[k]. Adds x instead if the
+ * gradient is not fresh. */
 static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
 {
     float *to = piece_of(a->din[k], first);
-    if (to == x) return; // the caller has computed the gradient in place
+    if (to == x) return; // the caller computed the gradient in its own memory
     if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
     else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
     else if (to) grad_add_body(to, x, n);
@@ -138,8 +139,8 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Adds (or writes, if fresh) dx = (g - n mean(g n)) r with g = dy f, n = x r, like the reference.
- * Sums have eight partial sums, which are added in order. */
+/* Adds dx = (g - n mean(g n)) r with g = dy f and n = x r to the gradient of x, or writes it if the
+ * gradient is fresh. A sum over a row is eight partial sums, which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;

@@ -1,21 +1,23 @@
-/* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of 256 rows (from
- * the first token of each sample on) and 192 columns. One sgemm over all in_features I computes a
- * tile. The tiles, and so the bytes, do not depend on threads or on the batch. */
+/* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of up to 256 rows
+ * (from the first token of each sample on) and up to 192 columns. One call of sgemm, which sums
+ * over all in_features I, computes a tile. The tiles, and so the bytes, do not depend on threads or
+ * on the batch. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // own: [OSH_GEMM_COLS, I] rows of the weight that a block of columns of y needs,
-                   // in f32
+    float *w;      // own: [OSH_GEMM_COLS, I] in f32: rows of the weight for one block of
+                   // OSH_GEMM_COLS columns of y
     float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS] one tile of y
-    int64_t block; // number of the block of columns whose weights are in w; -1: none
+    int64_t block; // index of the block of columns of y whose rows of the weight are in w; -1: none
 } linear_worker;
 
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // view: tiles of the panel, the rows of x that are converted at a time
+    const osh_tile *tiles; // view: tiles of the panel; a panel is the rows of x that are converted
+                           // to f32 at a time
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
     const float *x;    // view: [rows of the panel, I]
@@ -45,7 +47,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Return the floats of a worker: for the weights of `cols` columns, and for a tile of y. */
+/* The two functions return the floats of linear_worker.w, for `cols` columns of y, and of
+ * linear_worker.y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 
@@ -57,7 +60,7 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    *out = w; // give: linear_workers_free frees w, even if allocations fail below
+    *out = w; // give: linear_workers_free frees w even if an allocation below fails
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
         if (!(w[i].w = osh_alloc(cx, (size_t)linear_weight_floats(cols, I) * sizeof(float))))

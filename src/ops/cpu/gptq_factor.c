@@ -1,7 +1,7 @@
 /* gptq_factor.c - computes U of ops/gptq_factor.c in place of H, in four steps: reverse rows and
- * columns, Cholesky factor, inverse of the triangle, reverse rows and columns again. Each step
- * works on blocks of SIDE columns on all threads, so the bytes do not depend on the number of
- * threads.
+ * columns, Cholesky factor, inverse of the triangle, reverse rows and columns again. Each step cuts
+ * the matrix into fixed blocks of SIDE columns for all threads, so the bytes do not depend on the
+ * number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
  *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
@@ -11,11 +11,11 @@
  *                                                   L := L^-1
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile the other
- * threads do work that does not need the result. While a diagonal block is factored, products are
- * subtracted from the rows below it. While it is inverted, B is multiplied by a copy of L. The
- * first block is inverted while block column 1 is updated.
+ * threads do work that does not need the result. While one thread factors D, the others compute B
+ * -= A C^T. While one thread inverts L, the others compute -L^-1 B with a copy of L. The first
+ * diagonal block is inverted while block column 1 is updated.
  *
- * LAPACK is column-major, so the row-major lower triangle is an upper triangle for LAPACK. */
+ * LAPACK is column-major, so LAPACK sees the row-major lower triangle as an upper triangle. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -23,16 +23,17 @@
 
 #include <string.h>
 
-/* SIDE: rows of a block. SLAB: rows or columns per chunk of parallel work. ROWS: rows per chunk of
- * a step that only moves data. */
+/* SIDE: rows and columns of a block. SLAB: rows or columns per chunk of parallel work in matrix
+ * products. ROWS: rows per chunk in steps that only copy or check elements. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
     float *a; // view: the matrix [n, n]
     float *l; // own: [SIDE, SIDE] copy of the diagonal block before its inversion
-    float *row; // own: [SIDE, at] copy of the block row that is multiplied; NULL: it is multiplied
-                // in place
-    int64_t n, at, wide; // at: first row and column of the diagonal block; wide: number of its rows
+    float *row; // own: [SIDE, at] copy of the block row A, the left operand of A X; NULL: the
+                // product is computed in place
+    int64_t n, at, wide; // at: first row and column of the current diagonal block; wide: number of
+                         // rows of the block
 } factor_job;
 
 static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
@@ -40,8 +41,8 @@ static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
     return f->a + row * f->n + column;
 }
 
-/* Computes J H J in place (J reverses rows): element (i, j) moves to (n-1-j, n-1-i). H is
- * symmetric; only the lower triangle is used. */
+/* Computes J H J in place (J reverses rows) for a symmetric H of which only the lower triangle is
+ * stored: swaps elements (i, j) and (n-1-j, n-1-i). */
 static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -57,8 +58,8 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Reverses rows and columns: moves the lower triangle to the upper triangle, and sets the lower
- * triangle to 0. */
+/* Reverses rows and columns: moves element (i, j) of the lower triangle to (n-1-i, n-1-j) in the
+ * upper triangle, and sets the lower triangle to 0. */
 static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -69,7 +70,8 @@ static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         float *row = factor_elem(f, i, 0), *mirror = factor_elem(f, n - 1 - i, n - 1 - i);
         for (int64_t j = 0; j < i; j++) mirror[i - j] = row[j], row[j] = 0;
         if (i <= n - 1 - i) continue;
-        float t = row[i]; // the upper of the diagonal elements i and n - 1 - i swaps both
+        float t = row[i]; // diagonal elements i and n - 1 - i are swapped once, when i is the
+                          // larger index
         row[i] = *mirror;
         *mirror = t;
     }
@@ -94,7 +96,7 @@ static osh_status factor_diagonal(const factor_job *f)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Inverts the diagonal block from row `at` on: L becomes L^-1. */
+/* Inverts in place the triangular diagonal block whose first row is `at`: L becomes L^-1. */
 static osh_status invert_diagonal(const factor_job *f, int64_t at)
 {
     blasint wide = (blasint)osh_min64(SIDE, f->n - at), lda = (blasint)f->n, info = 0;
@@ -102,9 +104,10 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Subtracts the products of all columns to the left from the block column at f->at. Chunk 0 does
- * this for the diagonal block and then factors it. Chunks from 2 on do it for the rows below. Chunk
- * 1 inverts the first block, which no other chunk reads any more. */
+/* Updates the block column at f->at: subtracts the products with all columns to the left (A C^T).
+ * Chunk 0 updates the diagonal block and then factors it. Chunks from 2 on update the rows below
+ * the diagonal block. Chunk 1 inverts the first diagonal block if f->at is SIDE, because no later
+ * step of the factorization reads it. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -157,8 +160,8 @@ done:
     return rc;
 }
 
-/* Computes columns [j, j + SIDE) of A X for SLAB rows from `row` on. Columns of A in the block are
- * read in place, columns to the right of the block from `from`. All blocks except the last have
+/* Computes columns [j, j + SIDE) of A X for SLAB rows from `row` on. Reads columns [j, j + SIDE) of
+ * A in place, and the columns after these from `from`. All blocks of columns except the last have
  * SIDE columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
@@ -182,7 +185,8 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Computes one block of columns for one slab of rows. The first chunks have the longest sums. */
+/* Computes one block of columns of A X for one slab of rows, from the copy of A. The chunks with
+ * the longest sums run first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -190,11 +194,12 @@ static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, i
 
     (void)worker;
     multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
-    return osh_check_interrupt(cx); // checked in each chunk, because a chunk takes seconds with
-                                    // 28,672 columns
+    return osh_check_interrupt(cx); // an interrupt is checked in each chunk, because a chunk takes
+                                    // seconds with 28,672 columns
 }
 
-/* Multiplies one slab of rows, all columns, in place. */
+/* Computes A X for one slab of rows in place, one block of columns after the other from the
+ * left. */
 static osh_status factor_slab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -221,7 +226,8 @@ done:
     return rc;
 }
 
-/* Chunk 0 inverts the diagonal block. The other chunks solve with the copy f->l of the block. */
+/* Chunk 0 inverts the diagonal block L in place. Each other chunk computes B := -L^-1 B for SLAB
+ * columns, with the copy f->l of L. */
 static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -235,16 +241,16 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the bytes of f->row, the copy of a block row; 0 for one thread or fewer than three block
- * rows. */
+/* Returns the bytes of f->row, the copy of a block row. Returns 0 for one thread or for fewer than
+ * three blocks, because A X is then computed in place. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
-    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // columns before the last block
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // number of columns before the last block
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
-/* Inverts the triangle in place. If there are several blocks, factor_cholesky has already inverted
- * the first block. */
+/* Inverts the lower triangle in place. If there is more than one diagonal block, factor_cholesky
+ * has already inverted the first. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;
@@ -285,8 +291,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_parallel_for(cx, moves, factor_flip_chunk, &f));
     OSH_TRY(factor_cholesky(cx, &f));
     OSH_TRY(factor_invert(cx, &f));
-    /* Checked before the upper triangle is overwritten, because the caller needs the upper triangle
-     * after a failure. */
+    /* This check comes before factor_turn_chunk overwrites the upper triangle, because the caller
+     * needs the upper triangle after a failure. */
     OSH_TRY(osh_parallel_for(cx, moves, factor_finite_chunk, &f));
     OSH_TRY(osh_parallel_for(cx, moves, factor_turn_chunk, &f));
 done:

@@ -1,5 +1,6 @@
-/* gptq_target.c - computes gptq_shift and gptq_target in chunks of rows. A row does not depend on
- * other rows, and the chunks do not depend on the number of threads. */
+/* gptq_target.c - computes the ops gptq_shift and gptq_target in chunks of rows. A row of the
+ * result does not depend on other rows of the result, and the chunks do not depend on the number of
+ * threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -15,7 +16,7 @@ typedef struct target_job {
     const float *factor;  // view: [I, I], U for gptq_shift, S for gptq_target
     const int32_t *perm;
     int64_t n_rows, I;
-    int64_t rows;         // rows of the largest chunk
+    int64_t rows;         // number of rows of the largest chunk
     float *room;          // own: [threads, rows, I] scratch
 } target_job;
 

@@ -1,9 +1,9 @@
 /* hessian_accum.c - computes H += X^T X, and for shift_accum D += (X0 - X)^T X. Each tile of 256 x
  * 256 elements of H is a sum over tiles of up to 512 tokens, in the order of the batch.
  *
- * A tile of tokens is part of one sample, so H does not depend on the batches. Tiles of H on the
- * diagonal use ssyrk. With AVX2 (math/tile.h) tokens are packed once for all threads, directly from
- * their dtype. With AVX-512 BF16, pairs_hessian.c multiplies BF16 values. */
+ * All tokens of a tile belong to one sample, so H does not depend on the batches. Tiles of H on the
+ * diagonal are computed by ssyrk. With AVX2 (math/tile.h) tokens are packed once for all threads,
+ * directly from their dtype. With AVX-512 BF16, pairs_hessian.c multiplies BF16 values. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -15,14 +15,15 @@
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
-/* Sizes with AVX2. BOTH: columns of x that are packed at a time. ROWS, COLS: size of the largest
- * block of H. */
+/* Sizes for the kernel with AVX2. BOTH: columns of x that are packed together. ROWS, COLS: size of
+ * the largest block of H. */
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // view: H or D, [I, I]
-    const float *x;        // view: [rows of the panel, I]; a panel is a number of tiles
-    const float *left;     // view: X0 - X, with the shape of x: h is D; NULL: h is the lower
+    const float *x;        // view: [rows of the panel, I]; a panel is the tiles that are converted
+                           // to f32 at a time
+    const float *left;     // view: X0 - X, with the shape of x, if h is D; NULL if h is the lower
                            // triangle of H
     const osh_tile *tiles; // view: tiles of this panel
     int64_t n_tiles, first_row, n_cols;
@@ -49,15 +50,15 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return OSH_OK;
 }
 
-/* ---- with AVX2, by tiles of math/tile.h ---- */
+/* ---- with AVX2, by the tiles of math/tile.h ---- */
 
 typedef struct packed_job {
     float *h;               // view: H, [I, I]
     const osh_tensor *x;
     const osh_tile *tiles;  // view: tiles of this panel
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H
-    float *panels, *strips; // views: [n_cols / 48, n_rows, 48]; in each block of 48 columns, one
-                            // tile of tokens after the other
+    float *panels, *strips; // views [n_cols / 48, n_rows, 48]: packed x; the tiles of tokens of one
+                            // block of 48 columns follow each other
 } packed_job;
 
 static int64_t hessian_packed_at(const packed_job *j, int64_t block, int64_t tile)
@@ -77,8 +78,8 @@ static osh_status hessian_pack_chunk(osh_ctx *cx, void *user, int64_t block, int
     return OSH_OK;
 }
 
-/* Adds sum [m, 16] to rows and columns of h from (row, col) on, without the elements above the
- * diagonal. */
+/* Adds sum [m, 16] to the elements of h from (row, col) on, except the elements above the diagonal
+ * of h. */
 static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum,
                               int64_t m)
 {
@@ -87,7 +88,8 @@ static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, co
             h[(row + i) * ld + col + c] += sum[i * OSH_TILE_COLS + c];
 }
 
-/* Adds the product of token tile t to rows [row, end) of the 16 columns of H from col on. */
+/* Adds the matrix product of the tokens of tile t to rows [row, end) and columns [col, col + 16) of
+ * H. */
 static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
 {
     int64_t k = j->tiles[t].n, ld = j->n_cols, m;
@@ -97,8 +99,8 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     for (; row < end; row += m) {
         osh_tile_a a = {j->strips + hessian_packed_at(j, row / BOTH, t) + row % BOTH * k, 1,
                         OSH_TILE_ROWS, OSH_TILE_ROWS * k};
-        bool below = col + OSH_TILE_COLS - 1 <= row; // true if no element of the product is above
-                                                     // the diagonal
+        bool below = col + OSH_TILE_COLS - 1 <= row; // true if no element of this product is above
+                                                     // the diagonal of H
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
         osh_tile_product(
             (osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
@@ -113,7 +115,8 @@ static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
 }
 
-/* Computes one block of H. The first chunks compute the blocks of the last rows. */
+/* Computes one block of H. The blocks of the last rows, which have the most columns, are the first
+ * chunks. */
 static osh_status hessian_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const packed_job *j = user;
@@ -146,8 +149,9 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
-    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own: panels and strips of
-                                                                        // packed_job
+    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own: memory of
+                                                                        // packed_job.panels and
+                                                                        // strips
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
@@ -213,7 +217,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 /* ---- shift_accum ---- */
 
-enum { WIDEN = 16 }; // rows that a chunk converts to f32
+enum { WIDEN = 16 }; // rows that one chunk converts to f32
 typedef struct difference_job {
     float *x, *left; // views: X and X0 - X, [rows of the panel, I]
     const osh_tensor *from, *original;

@@ -1,5 +1,5 @@
-/* layer_norm.c - computes layer_norm in chunks of rows. The sums for mean and variance have eight
- * f32 lanes. */
+/* layer_norm.c - computes layer_norm in chunks of rows. The sums for mean and variance are eight
+ * partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"

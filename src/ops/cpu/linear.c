@@ -12,19 +12,21 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // columns of y at a time: packed W for these and DEPTH in_features fits in a
-                 // core's cache
-    ROWS = 528,  // rows of y at a time: the sums of a block also fit in the cache
-    FEW = 264,   // rows of y at a time if there are few blocks for the number of threads
-    DEPTH = 640, // largest number of in_features at a time
+    COLS = 96,   // columns of y at a time; W packed for COLS columns and DEPTH in_features fits in
+                 // the cache of one CPU core
+    ROWS = 528,  // rows of y at a time; the sums of ROWS x COLS elements also fit in that cache
+    FEW = 264,   // rows of y at a time if blocks of columns alone would give some threads more work
+                 // than others
+    DEPTH = 640, // largest number of in_features that are packed and summed at a time
     STRIP = 128  // elements of a row of W that are converted to f32 at a time
 };
 
 typedef struct worker {
     float *packed;     // packed rows of W: [COLS / 16][depth][16]
-    float *strip;      // [16, STRIP] elements of W that are packed next
+    float *strip;      // [16, STRIP] elements of W in f32, which linear_pack packs next
     float *y;          // [ROWS, COLS] sums
-    int64_t block;     // number of the block of columns in `packed`, with all in_features; -1: none
+    int64_t block;     // index of the block of columns of y for which `packed` contains W with all
+                       // in_features; -1: none
 } worker;
 
 typedef struct job {
@@ -37,8 +39,8 @@ typedef struct job {
     worker *workers;
 } job;
 
-/* Returns the in_features of a part: I is cut into parts of equal size, a multiple of 8 and at most
- * DEPTH. */
+/* I is cut into ranges of equal size, a multiple of 8 and at most DEPTH. Returns the size of a
+ * range. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);

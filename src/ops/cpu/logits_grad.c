@@ -1,6 +1,6 @@
-/* logits_grad.c - computes the gradients of kl and nll by x. A chunk of parallel work is a tile of
- * up to 32 tokens of one sample, and holds all logits of the tile. OpenBLAS multiplies blocks of
- * 192 vocabulary entries, in order. */
+/* logits_grad.c - computes the gradients of kl and nll with respect to x. A chunk of parallel work
+ * is a tile of up to 32 tokens of one sample; its scratch contains all logits of the tile. OpenBLAS
+ * multiplies x by blocks of 192 rows of the vocabulary, in order. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -18,8 +18,8 @@ typedef struct logits_grad_job {
     const osh_grad_args *a;
     const osh_tile *tiles;
     bool kl;
-    int64_t V, D, D2, ld; // vocabulary size, hidden_size of the models; ld: V, padded to a multiple
-                          // of 8
+    int64_t V, D, D2, ld; // V: vocabulary size; D, D2: hidden_size of the two models; ld: V, padded
+                          // to a multiple of 8
     float *room;          // own: [threads, logits_grad_floats] scratch
 } logits_grad_job;
 
@@ -28,8 +28,9 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* Computes logit [n, ld] = rule(x W^T) of one model; rule divides and caps. Padding becomes -inf,
- * which has probability 0. block: scratch [COLS, D]. side 0: the model, 1: the reference model. */
+/* Computes logit [n, ld] = rule(x W^T) of one model; `rule` divides and caps (osh_logits_rule).
+ * Elements from V on become -inf, whose probability is 0. block: scratch [COLS, D]. side 0: the
+ * model; 1: the reference model. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
                         int64_t n, int side)
 {
@@ -53,8 +54,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Turns `row`, the logits of token n after the rule, into the gradients of the products x W^T.
- * other: logits of the reference model, for kl. keep: scratch [ld]. */
+/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. other: logits of
+ * the reference model, for kl. keep: scratch [ld]. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)
 {

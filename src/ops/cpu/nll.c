@@ -1,9 +1,10 @@
 /* nll.c - computes nll and kl in blocks of the vocabulary. A chunk of parallel work computes the
  * logits of one tile of tokens x 192 vocabulary entries.
  *
- * For each row and block, the chunk stores the largest logit m and the sum of e^(logit - m). The
- * blocks of a row are then joined in order, in double. For kl, r are the logits of the reference
- * model and x the logits of the model, and the chunk also stores the sum of e^(r - m) (r - x):
+ * For each token and block, the chunk stores the largest logit m and the sum of e^(logit - m). The
+ * results of all blocks of a token are then combined in order, in double. For kl, r are the logits
+ * of the reference model and x the logits of the model, and the chunk also stores the sum of e^(r -
+ * m) (r - x), with m of r:
  *
  *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
@@ -18,9 +19,9 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // logits of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
+#define FAR (-1e30f) // logit of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
 
-typedef struct part { // results of one row in one block of the vocabulary; index 0: the model, 1:
+typedef struct part { // results of one token in one block of the vocabulary; index 0: the model, 1:
                       // the reference model
     float max[2], sum[2], diff;
     int32_t best[2];
@@ -41,8 +42,9 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    part *parts;           // own: [PANEL, n_blocks] results of the rows of a panel
-    int64_t *held;         // own: [threads] number of the block whose rows of w the worker has
+    part *parts;           // own: [PANEL, n_blocks] results of the tokens that are processed at a
+                           // time (a panel)
+    int64_t *held;         // own: [threads] index of the block whose rows of w the worker has
                            // loaded; -1: none
     const int32_t *target; // view: [N] token ids; NULL for kl
     float *at_target;      // own: [N] logit of the target, for nll
@@ -75,12 +77,12 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
+            row[v] = FAR; // this follows the rounding, because f16 cannot represent FAR
     }
 }
 
-/* Returns the index of the first element that equals `value`. Returns 0 if no element does, because
- * then all elements are NaN. */
+/* Returns the index of the first element that equals `value`. If no element does, all elements are
+ * NaN, and the function returns 0. */
 static int32_t first_equal(const float *x, float value, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -143,8 +145,8 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* Return sizes for osh_nll_scratch and osh_kl_scratch: the floats for rows of x, for blocks of w
- * and for logits of one model; and the number of results (part) of a panel. */
+/* Sizes for osh_nll_scratch and osh_kl_scratch: the number of floats of side.rows, side.block and
+ * side.logit of one model, and the number of results (part) of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

@@ -1,6 +1,6 @@
-/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the products, one block after the
- * other. With AMX the vector units round one block while the tile unit multiplies for the next
- * block. */
+/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the matrix products, one block
+ * after the other. With AMX the vector instructions round one block while the AMX instructions
+ * multiply for the next block. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -47,7 +47,7 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- with AMX: rounding the rows of the previous block ---- */
 
-typedef struct rest { // the block that was multiplied before, while its rows are rounded
+typedef struct rest { // the previous block, whose sums are complete and whose rows are rounded now
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -74,8 +74,8 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for up; h: half of the row. Without a
- * bias nothing is added, because -0 + 0 is not -0. */
+/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for up; h: which 16 columns of the
+ * 32. If there is no bias, does not add 0, because -0 + 0 is not -0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -104,7 +104,7 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    if (gated) { // a NaN may have any bits, because it sets f->bad
+    if (gated) { // a NaN sets t->bad, so its bits do not matter
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);
@@ -116,18 +116,19 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
     t->row++;
 }
 
-/* ---- with AMX: products, with rows of the previous block in between ---- */
+/* ---- with AMX: matrix products; rows of the previous block are rounded between the steps ---- */
 
 typedef struct tiles {
     float *c; // view: sums [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // rows of the previous block that are rounded after each step; all rows are done
-                  // after the last step
+    int64_t each; // number of rows of the previous block that are rounded after each step, so that
+                  // all are rounded after the last step
 } tiles;
 
-/* Computes c = a b, and rounds rows of the previous block in between. Loads of b bypass the
- * first-level cache, so that `a` remains in it for the next panels. */
+/* Computes c = a b in steps of 32 elements of k, and rounds rows of the previous block after each
+ * step. Loads of b bypass the first-level cache, so that `a` remains in that cache for the next
+ * panels of b. */
 TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
 {
     const uint16_t *a = j->a->p;

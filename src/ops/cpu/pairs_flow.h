@@ -1,6 +1,6 @@
-/* pairs_flow.h - multiplies with math/pairs.h and rounds the products to BF16, one block after the
- * other (a flow). With AMX, the vector units finish one block (bias, activation, rounding) while
- * the tile unit multiplies for the next block.
+/* pairs_flow.h - multiplies with math/pairs.h and rounds the matrix products to BF16, one block
+ * after the other (a flow). With AMX, the vector instructions finish one block (bias, activation,
+ * rounding) while the AMX instructions multiply for the next block.
  *
  *   osh_flow_add block 0   multiplies for block 0
  *   osh_flow_add block 1   multiplies for block 1, finishes rows of block 0 in between
@@ -19,16 +19,17 @@ typedef struct osh_flow_block { // a block of y; all pointers are views
                            // up)
     uint16_t *y;           // [m, n]; rows begin ld elements apart
     int64_t ld, n;
-    const float *bias[2];  // for b and for up: [n], or NULL without a bias
+    const float *bias[2];  // [0] for b, [1] for up: [n], or NULL for no bias
     osh_act_kind act;      // any activation except OSH_ACT_GELU
 } osh_flow_block;
 
 typedef struct osh_flow {
-    /* Products. First index: this block and the previous block in turn; second index: b, up. */
+    /* Matrix products a b and a up before rounding. First index: `turn` for the current block,
+     * !turn for the previous block; second index: 0 for b, 1 for up. */
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS];
     osh_flow_block before;
-    bool has_before, bad;  // has_before: `before` is not finished yet; bad: a value of act(a b) (a
-                           // up) is not finite
+    bool has_before, bad;  // has_before: `before` is multiplied but not finished; bad: an element
+                           // of act(a b) (a up) is not finite
     int turn;
 } osh_flow;
 
@@ -38,8 +39,8 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. The rows of y are complete only after the next call of osh_flow_add or
- * osh_flow_end, so y and the biases must remain valid until then. */
+/* Multiplies for one block. The rows of its y are complete only after the next call of osh_flow_add
+ * or osh_flow_end, so y and the biases must remain valid until then. */
 void osh_flow_add(osh_flow *f, const osh_flow_block *block);
 /* Finishes the last block and ends the flow on the calling thread. */
 void osh_flow_end(osh_flow *f);

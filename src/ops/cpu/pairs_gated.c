@@ -1,9 +1,9 @@
 /* pairs_gated.c - computes ops/gated.h: multiplies x by the weights of gate and up and applies the
- * glu, in one pass.
+ * glu, without storing the two products as tensors.
  *
  * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
- * A band of x (32 rows) is multiplied by two panels of each weight. The two products are rounded to
- * BF16, as the op linear rounds, and act(gate) * up gives one block of the result. */
+ * A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are
+ * rounded to BF16, as the op linear does, and act(gate) * up gives one block of the result. */
 #include "ops/gated.h"
 
 #include <stdatomic.h>
@@ -16,15 +16,16 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96, // columns of the result at a time: the weights for I channels fit in the cache of a
-               // core
+    COLS = 96, // columns of the result at a time; both packed weights for COLS columns and I
+               // channels fit in the cache of one CPU core
     ROWS = 512,
-    DEPTH = 2048 // largest I: for a larger I the op linear would add several sums
+    DEPTH = 2048 // largest I; for a larger I the op linear adds several sums, so the bytes would
+                 // differ
 };
 
 typedef struct worker {
-    uint32_t *packed[2]; // panels of the weights gate and up, for COLS columns
-    uint32_t *blocks;    // packed rows of a band of x that cannot be read in place
+    uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
+    uint32_t *blocks;    // scratch for a band of x that must be packed (osh_pairs_rows)
     int64_t first;       // first column of the result whose weights are in `packed`; -1: none
 } worker;
 
@@ -54,8 +55,8 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     me->first = col;
 }
 
-/* Computes rows [row, row + m) and columns [col, col + n) of the result, m = at->m, n = at->n <=
- * PAIR. at->a contains these rows of x. */
+/* Multiplies for rows [row, row + m) and columns [col, col + n) of the result, with m = at->m and n
+ * = at->n <= PAIR. at->a contains these rows of x. */
 static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
                       int64_t col)
 {

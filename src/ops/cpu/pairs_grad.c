@@ -6,9 +6,9 @@
  *                                    dy and x are packed once for all threads; each block of dw
  *                                    adds the products of the tiles in order
  *
- * A product over one part (DEPTH out_features, or a tile) is summed from 0 on, and the products of
- * the parts are added in order. So the bytes do not depend on the cut into rows of dx or blocks of
- * dw, or on the tiles that are packed together. */
+ * The products over one range of the sum (DEPTH out_features for dx, or a tile of tokens for dw)
+ * are summed from 0 on, and the sums of the ranges are added in order. So the bytes do not depend
+ * on how dx is cut into rows, how dw is cut into blocks, or which tiles are packed together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -21,19 +21,19 @@ enum {
     SIDE = OSH_PAIRS_SIDE,
     STEP = OSH_PAIRS_STEP,
     COLS = 192,      // columns of dx and dw that a chunk computes
-    DEPTH = 512,     // out_features of one part of the sums of dx
-    DX_ROWS = 256,   // least number of rows of dx that a chunk computes with one packing of w
-    CHUNKS = 3,      // number of chunks of dx per thread, if dx is large enough
-    DW_ROWS = 96,    // rows of dw that a chunk computes; few, so that a small dw has work for all
-                     // threads
+    DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
+    DX_ROWS = 256,   // least number of rows of dx per chunk, for which w is packed once
+    CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows
+    DW_ROWS = 96,    // rows of dw that a chunk computes; a small number, so that even a small dw
+                     // gives chunks to all threads
     ROOM = 2048,     // largest number of tokens, with padding, that are packed at a time
     WIDTH = 64,      // columns of dy that are transposed at a time
     ROUGH = 1 << 14  // elements that a chunk rounds to BF16
 };
 
 typedef struct worker {
-    uint32_t *panels, *band; // panels: packed w [COLS, DEPTH]; band: dy [BAND, DEPTH] if dy cannot
-                             // be read in place
+    uint32_t *panels, *band; // panels: packed w [COLS, DEPTH]; band: packed dy [BAND, DEPTH], used
+                             // if dy cannot be read in place
     float *sums;             // scratch [BAND, COLS]
 } worker;
 
@@ -43,10 +43,11 @@ typedef struct job {
     uint16_t *dy;               // view: [N, O] dy in BF16
     int64_t N, O, I, dx_rows;
     const osh_tile *tiles;      // view: the packed tiles
-    const int64_t *first;       // view: [n_tiles] number of padded tokens before each tile
+    const int64_t *first;       // view: [n_tiles] number of padded tokens of the packed tiles
+                                // before each tile
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
-    bool add;                   // true: products are added to dw; false: they overwrite dw
+    bool add;                   // true: matrix products are added to dw; false: they overwrite dw
     worker *workers;
 } job;
 
@@ -56,8 +57,8 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
     return osh_pairs_panel(n_tokens) * grad_panels(n);
 }
 
-/* Writes the product a b [m, n] to c, or adds it if c.add is true. A whole block that is not added
- * is computed in place, without `sums`. sums: scratch [BAND, columns of b]. */
+/* Computes c = a b [m, n], or c += a b if c.add is true. If c.add is false and the block has no
+ * padding, writes to c directly; otherwise uses `sums`. sums: scratch [BAND, columns of b]. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {
@@ -103,8 +104,8 @@ static osh_status pairs_dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int sel
 
 /* ---- dw ---- */
 
-/* Packs tokens [l, l + n) of tile t, n <= STEP, into one step of each panel of x, and transposed
- * into one step of each block of dy. */
+/* Packs tokens [l, l + n) of tile t, n <= STEP: x into each panel, and dy, transposed, into each
+ * block of 16 rows. */
 static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
 {
     int64_t row = j->tiles[t].row + l, each = osh_pairs_panel(j->tiles[t].n), at = l / 2 * SIDE;
@@ -119,7 +120,7 @@ static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
     }
 }
 
-/* Packs one step: STEP tokens, with padding. */
+/* Packs STEP tokens of one tile, or fewer at the end of the tile. */
 static osh_status grad_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -160,8 +161,8 @@ static osh_status weight_grad(osh_ctx *cx, job *j, const osh_tile *tiles, int64_
 {
     osh_status rc = OSH_OK;
     int64_t end = 0, room = grad_room(j->N);
-    int64_t *first = NULL;                // own: [n_tiles] like job.first
-    uint32_t *panels = NULL, *blocks = NULL; // own: packed x, packed dy
+    int64_t *first = NULL;                // own: memory of job.first
+    uint32_t *panels = NULL, *blocks = NULL; // own: packed x (panels), packed dy (blocks)
 
     OSH_NEW(cx, first, n_tiles + 1);
     if (!(panels = osh_alloc(cx, (size_t)grad_words(room, j->I) * sizeof *panels)))

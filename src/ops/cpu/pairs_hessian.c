@@ -1,33 +1,35 @@
 /* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
  * Tokens are packed once for all threads: into panels of the right operand b and, transposed, into
- * blocks of the left operand a. Then the products of the tiles of tokens are added to each block of
- * H, one tile after the other. */
+ * blocks of the left operand a. Then the matrix products of the tiles of tokens are added to each
+ * block of H, one tile after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
 enum {
-    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: most columns of a block of H;
-                                                         // TOKENS: most tokens of a tile
+    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: largest number of columns of a
+                                                         // block of H; TOKENS: largest number of
+                                                         // tokens of a tile
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are packed at a time;
-                                  // WIDTH: columns that a chunk packs
+enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are packed together; WIDTH:
+                                  // columns that a chunk packs
 
 typedef struct job {
     float *h;                 // view: H or D, [n, n]
-    const osh_tensor *x, *x0; // x0 NULL: h is the lower triangle of H; else h is D
+    const osh_tensor *x, *x0; // x0: inputs of the original model, if h is D; NULL if h is the lower
+                              // triangle of H
     const osh_tile *tiles;    // view: the packed tiles of tokens
-    const int64_t *first;     // view: [n_tiles] begin of each tile in `panels` and `turned`, in
+    const int64_t *first;     // view: [n_tiles] offset of each tile in `panels` and `turned`, in
                               // words
     uint32_t *panels, *turned;
-    int64_t n_tiles, n, side; // n: columns of x; side: rows and columns of a block of H
-    int64_t parts;            // number of parts into which the tiles are cut, so that several
-                              // chunks pack the same columns
+    int64_t n_tiles, n, side; // n: number of columns of x; side: rows and columns of a block of H
+    int64_t parts;            // number of groups of tiles; a chunk packs WIDTH columns of one group
 } job;
 
-/* Computes rows [n, WIDTH] = x0 - x, rounded to BF16. Rows of x0 and x begin ld elements apart. */
+/* Computes rows [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x begin ld
+ * elements apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -37,7 +39,7 @@ static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_
                 osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* Packs WIDTH columns for one part of the tiles. */
+/* Packs WIDTH columns of one group of tiles (job.parts). */
 static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -60,14 +62,16 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Prefetches m rows of a block of H during the product, because H is larger than the caches. */
+/* Prefetches m rows of a block of H before the product is computed, because H is larger than the
+ * caches. */
 static void prefetch_block(const float *h, int64_t ld, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < PAIR; c += SIDE) __builtin_prefetch(h + r * ld + c, 1);
 }
 
-/* Adds the product of tile t to rows [row, row + m) and columns [col, col + n) of h. */
+/* Adds the matrix product of the tokens of tile t to rows [row, row + m) and columns [col, col + n)
+ * of h. If h is a triangle, adds nothing above the diagonal. */
 static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n,
                              int64_t t)
 {
@@ -83,8 +87,9 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // false: the diagonal crosses these rows, so
-                                                   // elements above the diagonal are not added
+        bool whole = j->x0 || c + wide <= row + 1; // false: the diagonal of h crosses these rows,
+                                                   // so row r of them adds only its first r + 1
+                                                   // columns
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
     }
@@ -116,8 +121,9 @@ static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Returns the rows and columns of a block: the largest side that gives OSH_BLOCKS_EACH blocks to
- * each thread. Large blocks read the panels less often. */
+/* Returns the rows and columns of a block of H: the largest side with which each thread has at
+ * least OSH_BLOCKS_EACH blocks, or the smallest side if there is none. Larger blocks read the
+ * packed panels fewer times. */
 static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
     static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};
@@ -148,8 +154,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
-    int64_t *first = NULL;   // own: [n_tiles] like job.first
-    /* own. Both are about as large as x of the same tokens, so that the allocator can reuse the
+    int64_t *first = NULL;   // own: memory of job.first
+    /* own. Each is about as large as x of the packed tokens, so that the allocator can reuse the
      * pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;
 
@@ -167,8 +173,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        /* Cuts the tiles into parts, because chunks of columns alone can be too few: 576 columns
-         * are 9 chunks. */
+        /* The tiles are cut into groups, because chunks of columns alone can be too few for the
+         * threads: 576 columns are 9 chunks. */
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));

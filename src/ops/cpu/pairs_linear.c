@@ -1,47 +1,52 @@
 /* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
- * has many rows, W is packed: for a block of columns of y, once for up to 512 rows. If x has few
- * rows, x is packed once, and W is read in place. Both ways give the same bytes. */
+ * has more than FEW rows, W is packed: for a block of columns of y, once for up to 512 rows of y.
+ * If x has at most FEW rows, x is packed once, and W is read in place. Both ways give the same
+ * bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // columns of y at a time: packed W for these and DEPTH in_features fits in a
-                  // core's cache
-    ROWS = 512,   // rows of y at a time: the sums of a block also fit in the cache
+    COLS = 192,   // columns of y at a time; W packed for COLS columns and DEPTH in_features fits in
+                  // the cache of one CPU core
+    ROWS = 512,   // rows of y at a time; the sums of ROWS x COLS elements also fit in that cache
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
-    FEW = 64,     // if x has at most this number of rows, x is packed instead of W
-    DEPTH = 2048, // largest number of in_features at a time
+    FEW = 64,     // largest number of rows of x for which x is packed instead of W
+    DEPTH = 2048, // largest number of in_features that are summed at a time
     SIDE = OSH_PAIRS_SIDE
 };
 
 typedef struct worker {
     uint32_t *packed;      // packed W: panels for COLS columns of y and DEPTH in_features
-    uint32_t *blocks;      // packed rows of a band that cannot be read in place
-    float *y, *sums; // scratch if in_features are cut into parts: y [BAND, PAIR], sums [ROWS,
-                     // COLS]; for few rows: both [BAND, FEW]
-    int64_t first, n_cols; // columns [first, first + n_cols) of y are in `packed`; n_cols 0: none
+    uint32_t *blocks;      // scratch for a band (BAND rows) that cannot be read in place
+    float *y, *sums; // scratch: y [BAND, PAIR] and sums [ROWS, COLS] if I > DEPTH; for few rows of
+                     // x: both [BAND, FEW]
+    int64_t first, n_cols; // `packed` contains W for columns [first, first + n_cols) of y; n_cols
+                           // 0: for none
 } worker;
 
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
     const float *bias; // view: [O]; NULL: no bias
-    uint32_t *tokens;  // for few rows: view, packed x, one part of in_features after the other
-    int64_t N, I, O, depth, n_parts, rows; // depth: in_features of a part; rows: rows of y that a
-                                           // chunk computes
+    uint32_t *tokens;  // for few rows of x: view of packed x, one range of `depth` in_features
+                       // after the other
+    int64_t N, I, O, depth, n_parts, rows; // depth: in_features that are summed at a time; rows:
+                                           // rows of y that a chunk computes; n_parts: number of
+                                           // such chunks per block of columns
     worker *workers;
 } job;
 
-typedef struct band { // a band of x (BAND rows or fewer) times two panels of W
+typedef struct band { // a product of a band of x (at most BAND rows) and two panels of W
     int64_t row, m;   // rows [row, row + m) of x and y
     int64_t at, col;  // at: first row in worker.sums; col: first column in worker.packed
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Returns the in_features of a part: I is cut into parts of equal size, at most DEPTH. */
+/* I is cut into ranges of equal size, a multiple of 32 and at most DEPTH. Returns the size of a
+ * range. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
@@ -59,16 +64,16 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to y [n], columns [col, col + n) of row `row`, rounds the sums and stores them in
- * the output. */
+/* Adds the bias to y [n], which is columns [col, col + n) of row `row`, rounds the sums to the
+ * dtype of the output and stores them. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
     osh_from_f32(osh_elem(j->y, row * j->O + col), j->y->dtype, y, n);
 }
 
-/* Adds the product over one part of in_features to the sums of t->m rows and two panels of columns.
- * After the last part, rounds the sums and stores them. */
+/* Adds the product over in_features [k0, k0 + k) to the sums of t->m rows and two panels of
+ * columns. After the last range of in_features, rounds the sums and stores them in y. */
 static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
 {
     int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
@@ -84,8 +89,8 @@ static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const
     osh_pairs_narrow(&y, sums, COLS, t->m);
 }
 
-/* Adds the products over one part of in_features, from k0 on, to the sums of rows [first, first +
- * m) for all packed columns. */
+/* Adds the products over one range of in_features, from k0 on, to the sums of rows [first, first +
+ * m) and all packed columns. */
 static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
@@ -98,7 +103,8 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
     osh_pairs_end();
 }
 
-/* Computes rows [first, first + m) for all packed columns, if all in_features are one part. */
+/* Computes rows [first, first + m) of y for all packed columns, if all in_features are summed at
+ * once (I <= DEPTH). */
 static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -154,7 +160,8 @@ static osh_status tokens_pack_chunk(osh_ctx *cx, void *user, int64_t panel, int 
     return OSH_OK;
 }
 
-/* Computes BAND columns of y for all rows: multiplies BAND rows of W by all rows of x. */
+/* Computes BAND columns of y for all rows of x: multiplies BAND rows of W by the transpose of
+ * packed x. */
 static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
@@ -176,7 +183,8 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        float *rows = me->y, *from = me->sums + t; // rows: [16, 32] of y, transposed sums
+        float *rows = me->y, *from = me->sums + t; // rows: 16 rows and 32 columns of y, the
+                                                   // transpose of `from`
         for (int64_t o = 0; o < BAND; o += SIDE)
             osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
         for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++)
@@ -185,7 +193,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     return OSH_OK;
 }
 
-/* ---- few and many rows ---- */
+/* ---- both cases: few and many rows of x ---- */
 
 /* Returns the words of scratch of one worker. */
 static int64_t pairs_worker_words(int64_t I, bool few)
@@ -207,7 +215,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
     uint32_t *room = NULL, *tokens = NULL; // own: room: scratch of all workers; tokens: packed x,
-                                           // for few rows
+                                           // for few rows of x
     worker *workers = NULL;                // own
     float *bias = NULL;                    // own: [O]; NULL: no bias
 
@@ -218,7 +226,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // the columns alone give work to all threads, so a chunk computes all rows
+        j.rows = j.N; // the number of blocks of columns is a multiple of the number of threads, so
+                      // a chunk computes all rows of its block
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

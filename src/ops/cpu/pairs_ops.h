@@ -4,8 +4,8 @@
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"
 
-/* Does the same as osh_linear_cpu. Inputs: x [N, I], w [O, I], bias [O] or NULL. A row of y does
- * not depend on the other rows of x. */
+/* Computes the op linear like osh_linear_cpu. Inputs: x [N, I], w [O, I], bias [O] or NULL. A row
+ * of y does not depend on the other rows of x. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
 /* Adds to h [n, n], F32. If x0 is NULL, adds x^T x to the lower triangle. Else adds (x0 - x)^T x to
@@ -14,11 +14,11 @@ size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_th
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);
-/* Does the same as osh_linear_grad_cpu for din[0] and din[1], with dy rounded to BF16. Each of the
- * n_tiles tiles has at most OSH_GEMM_ROWS rows. */
+/* Computes the gradients din[0] and din[1] like osh_linear_grad_cpu, but rounds dy to BF16. Each of
+ * the n_tiles tiles has at most OSH_GEMM_ROWS rows. */
 osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles,
                                  int64_t n_tiles);
 size_t osh_pairs_linear_grad_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* Does the same as osh_attention_cpu, with math/pairs.h. */
+/* Computes the op attention like osh_attention_cpu, with the matrix products of math/pairs.h. */
 osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a);
 #endif

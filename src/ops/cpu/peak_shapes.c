@@ -1,5 +1,5 @@
-/* peak_shapes.c - measures the speed of products with the shapes that a run has, and the highest
- * speed of AMX. */
+/* peak_shapes.c - measures the speed of matrix products with the shapes that a compression has, and
+ * the highest speed of AMX. */
 #include <time.h>
 
 #include "base/isa.h"
@@ -17,7 +17,7 @@
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
-    osh_tensor *x[SAMPLES], *w[2], *out; // own: inputs, weights (gate and up, or one), output
+    osh_tensor *x[SAMPLES], *w[2], *out; // own: inputs; weights (gate and up, or one); output
     double done, seconds;                // done: number of floating-point operations; seconds: CPU
                                          // time of the operations
 } worker;
@@ -28,8 +28,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Returns the CPU seconds of the calling thread, on which other work on the machine has less effect
- * than on the wall time. */
+/* Returns the CPU seconds of the calling thread. Other processes of the machine have less effect on
+ * CPU seconds than on elapsed seconds. */
 static double thread_seconds(void)
 {
     struct timespec t;
@@ -65,7 +65,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // a first call that does not count
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // the first call is not measured
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));

@@ -1,5 +1,5 @@
 /* rms_norm.c - computes rms_norm in chunks of slices; a slice is a row, or a head if head_dim is
- * set. The sum of squares has eight f32 lanes. */
+ * set. The sum of squares is eight partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"

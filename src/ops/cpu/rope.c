@@ -14,10 +14,11 @@ typedef struct rope_job {
     osh_tensor *y;
     const osh_tile *tiles;
     const float *inv_freq; // view: [half] inverse frequencies
-    float *cos, *sin;      // views: [n_pos, half] for positions from `from` on
+    float *cos, *sin;      // views: [n_pos, half] for positions `from`, from + 1, ...
     int64_t from, n_pos, half;
     float *rows;           // view: [threads, width] scratch
-    float way;             // direction of the rotation; 1: forward; -1: backward, for gradients
+    float way;             // direction of the rotation: 1: forward; -1: by the negative angle, for
+                           // gradients
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -42,8 +43,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-/* Rotates one head. If at->interleaved is true, separates the pairs into two halves before and
- * interleaves the halves again after. */
+/* Rotates one head. If at->interleaved is true, first separates the pairs into two halves, and
+ * interleaves the halves again at the end. */
 static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
                            osh_dtype dt)
 {
@@ -85,8 +86,8 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Returns the end of the range of tiles from `first` on whose samples have equal frequencies. Sets
- * *max_len to the tokens of the longest of these samples. */
+/* Returns the end of a range of tiles that begins at `first` and whose samples have equal
+ * frequencies. Sets *max_len to the number of tokens of the longest of these samples. */
 static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
 {
@@ -106,7 +107,8 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. way 1: forward; -1: backward. */
+/* Rotates in[0] and writes the result to out[0]. way 1: forward; -1: by the negative angle, for
+ * gradients. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -143,7 +145,7 @@ done:
 
 osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx, a, 1); }
 
-/* Rotates dy backward, in f32, and adds the result to din[0]. */
+/* Rotates dy by the negative angles, in f32, and adds the result to din[0]. */
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -1,7 +1,7 @@
 /* ssm_scan.c - computes the scan of Mamba 2, one head of a sample at a time. For each token, one
- * pass runs over the state Z [S, P] of the head. A row of Z contains one state element of all P
- * channels, so that the sums of eight channels run in parallel lanes. Rows are padded to a multiple
- * of eight channels. */
+ * loop runs over the state Z [S, P] of the head. A row of Z contains one state element of each of
+ * the P channels, so that vector instructions compute the sums of eight channels together. Rows are
+ * padded to a multiple of eight channels. */
 #include "ops/cpu/ssm_scan.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
     return (osh_scan_room){room, B, B + S, x, x + P};
 }
 
-/* Z = decay Z + B x; y += C Z. x is already multiplied by the step of the token. */
+/* Z = decay Z + B x; y += C Z. m->x is already multiplied by the step of the token. */
 OSH_VEC_FN void scan_step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)

@@ -9,7 +9,7 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_scan_room { // views into scratch: state and vectors of one head
+typedef struct osh_scan_room { // state and vectors of one head; all pointers are views into scratch
     float *Z;       // [S, padded P] state
     float *B, *C;   // [S]
     float *x, *y;   // [padded P] input and output
@@ -20,15 +20,15 @@ int64_t osh_scan_floats(const osh_ssm_scan_attr *at);
 /* Returns views into `room` [osh_scan_floats]. The caller sets `room` to 0 before the first
  * token. */
 osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room);
-typedef struct osh_scan_head { // views: the inputs of the op, for head h
+typedef struct osh_scan_head { // inputs of the op and weights of head h; all pointers are views
     const osh_tensor *const *in;
     const osh_ssm_scan_attr *at;
     int64_t h;
     float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step, rounded to
- * dtype. */
+/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step, the
+ * factor of x (osh_ssm_gates). */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
 /* Updates m->Z with one token and computes y = C Z. Also multiplies m->x by the step. */

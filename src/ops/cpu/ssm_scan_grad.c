@@ -2,8 +2,8 @@
  * parallel work is one head of one sample. Every C-th state is stored and the other states are
  * computed again, as in delta_rule_grad.c.
  *
- * Heads of a group read the same B and C. WAVE heads (a wave) run at a time, independent of the
- * number of threads. Each head writes the gradients of B and C to its own rows of
+ * Heads of a group read the same B and C. WAVE heads (a wave) run at a time; WAVE does not depend
+ * on the number of threads. Each head writes the gradients of B and C to its own rows of
  * osh_head_room.shared. After a wave these rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
@@ -15,8 +15,8 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    float *kept, *now, *dZ; // states [S, padded P]: kept [ceil(tokens / C)], every C-th state; now
-                            // [C + 1], states of C tokens; dZ, the gradient
+    float *kept, *now, *dZ; // [.., S, padded P]: kept [ceil(tokens / C)]: every C-th state; now [C
+                            // + 1]: the states of C tokens; dZ: gradient of the state
     float *dy, *dx;         // [padded P] gradients of the output and of x
     float *to_B, *to_C;     // [S] gradients of B and C of the current token
     double sums[3];         // gradients of A_log, D and dt_bias
@@ -32,9 +32,8 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // number of floats: for each
-                                                                    // token the gradients of B,
-                                                                    // then of C
+    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // for each token the gradients
+                                                                    // of B, then those of C
 }
 
 /* Computes the gradients of one token. Z points to the state before the token; the state after the
@@ -74,8 +73,8 @@ OSH_AVX2 static double scan_token_avx2(const scan_back *b, const float *Z, float
     return scan_token_body(b, Z, decay, S, P);
 }
 
-/* Adds the gradients of row t. Z points to the state before the token; the state after the token
- * follows in memory. */
+/* Adds the gradients of row t (one token). Z points to the state before the token; the state after
+ * the token follows in memory. */
 static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
 {
     const float *weights = b->head.weights;

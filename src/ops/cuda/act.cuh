@@ -43,8 +43,8 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* Computes act(x) rounded to T, times up. x is the gate; x and up are f32 values of T. The caller
- * rounds the result. PAIR: true if the function has two arguments. */
+/* Returns act(x), rounded to T, times up. x is the gate; x and up are values of T as f32. The
+ * caller rounds the result. PAIR: true if the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;

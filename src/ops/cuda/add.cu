@@ -19,7 +19,7 @@ osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a)
     return rc;
 }
 
-/* Writes y = a + b for n elements. A is T or float. */
+/* Writes y = a + b for n elements. The type A is T or float. */
 template <class T, class A>
 static __global__ void add_f32_kernel(float *y, const A *a, const T *b, int64_t n)
 {
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* Writes y = a b, rounded to T, for n elements. A is T or float. */
+/* Writes y = a b, rounded to T, for n elements. The type A is T or float. */
 template <class T, class A>
 static __global__ void product_kernel(T *y, const A *a, const T *b, int64_t n)
 {

@@ -14,12 +14,13 @@
  *
  * A pass computes consecutive samples of equal length, some heads of these samples, and one chunk
  * of queries. The size of a chunk depends only on the length of the sample. The algorithm of the
- * products must also depend only on the length; else a result would depend on the other samples and
- * heads of the pass.
+ * matrix products must also depend only on the length; else a result would depend on the other
+ * samples and heads of the pass.
  *
- * The products have three indices: sample, kv head, and query head in the group of the kv head. A
- * batch of osh_cuda_gemm runs over the longer of the last two. For short samples the batch runs
- * over the longest of all three, with the algorithm of a single product.
+ * A matrix product has three indices: sample, kv head, and query head in the group of the kv head.
+ * A batch of osh_cuda_gemm consists of the products for all values of one index: the kv head or the
+ * query head, whichever has more values. For short samples, the sample may be that index; the
+ * algorithm is then that of a single product.
  *
  * Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim, ld elements from row to row of
  * scores. */
@@ -27,8 +28,9 @@
 #include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
 
-enum { QUERIES = 512, SHORT = 256 }; // QUERIES: queries of a chunk; SHORT: samples of up to this
-                                     // length share a batch of products
+enum { QUERIES = 512, SHORT = 256 }; // QUERIES: largest number of queries of a chunk; SHORT:
+                                     // samples of up to this length share a batch of matrix
+                                     // products
 
 typedef struct attention_job {
     osh_device *d;
@@ -57,8 +59,8 @@ static int64_t attention_chunk(int64_t T)
 
 /* Computes the softmax of scores [rows, ld] in place. Columns are the keys [key, key + n_keys) of
  * the sample; row r is query pos + r % n. A team of TEAM threads computes a row. The probabilities,
- * elements of T, overwrite the scores from the beginning of the row. In each round, the team first
- * reads all scores that it then overwrites. */
+ * elements of T, overwrite the scores from the beginning of the row. In each step of the last loop,
+ * the team reads a range of scores before it overwrites any of them. */
 template <class T, int TEAM>
 static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows,
                                       osh_attention_attr at, float scale, sink_weights sinks)
@@ -118,7 +120,8 @@ static void attention_softmax(const attention_job *j, const attention_pass *p, f
                    osh_cuda_stream(j->d), j->scores, *p, rows, *j->at, scale, sinks);
 }
 
-/* Elements from sample to sample, from kv head to kv head, and from head to head of a group. */
+/* Number of elements from one sample to the next, from one kv head to the next, and from one head
+ * of a group to the next. */
 typedef struct strides { int64_t by[3]; } strides;
 
 static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, const int64_t *index,
@@ -132,15 +135,15 @@ static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, co
     return m;
 }
 
-/* Computes the products C [n, nk[0]] = A op(B) for every sample, kv head and head of the pass.
- * nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
+/* Computes the matrix products C [n, nk[0]] = A op(B) for every sample, kv head and head of the
+ * pass. nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
 static osh_status attention_products(osh_ctx *cx, const attention_job *j, const attention_pass *p,
                                      const osh_cuda_mat *mat, const strides *s, const int64_t nk[2])
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    /* If heads do not begin at multiples of 16 bytes, the alignment, and so the algorithm, depends
-     * on the head. Then samples do not share a batch. */
+    /* If heads do not begin at multiples of 16 bytes, the alignment depends on the head, and so
+     * does the algorithm. Then samples do not share a batch. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;

@@ -19,7 +19,8 @@ template <class T> static __device__ inline float sink_of(const sink_weights &s,
     return osh_cu_round<T>(f);
 }
 
-/* Does the same as osh_first_key (ops/op.h), in kernels. */
+/* Returns the first key that query i sees, like osh_first_key (ops/op.h), which kernels cannot
+ * call. */
 static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
 {
     int64_t window = at.sliding_window, first = window && i >= window ? i - window + 1 : 0;

@@ -9,7 +9,7 @@
  *   s = q k^T                        f32, not rounded
  *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
  *   p = 2^(s c - b)                  f32; 0 if the query does not see the key
- *   l = 2^(b_before - b) l + sum(p)  f32; four lanes hold parts, added at the end
+ *   l = 2^(b_before - b) l + sum(p)  f32; four lanes hold partial sums, added at the end
  *   o = 2^(b_before - b) o + P v     f32; P is p rounded to the dtype
  *   y = o (1 / l)                    rounded to the dtype
  *
@@ -31,10 +31,10 @@
  * multiprocessor with 164 KiB.
  *
  * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. A warp with two bands uses
- * these values in four products, a warp with one band in two. So a warp has two bands if two such
- * blocks fit in a multiprocessor. If not, twice as many warps have one band each: this is the case
- * for heads of more than 64 elements on compute capability 8.6 and 8.9, where a product takes 4 or
- * 8 clocks. */
+ * these values in four mma instructions, a warp with one band in two. So a warp has two bands if
+ * two such blocks fit in a multiprocessor. If not, twice as many warps have one band each: this is
+ * the case for heads of more than 64 elements on compute capability 8.6 and 8.9, where an mma takes
+ * 4 or 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -49,7 +49,7 @@ enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
 typedef struct fused_samples {
     int n;
     int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // T: tokens of each sample; tile: number of
-                                                   // blocks of queries of all earlier samples
+                                                   // blocks of queries of all samples before it
     int64_t row[FUSED_SAMPLES];                    // first row of each sample
 } fused_samples;
 
@@ -59,18 +59,18 @@ typedef struct fused_shape {
     float c;
 } fused_shape;
 
-/* Sizes for heads of up to DIM elements and warps with BANDS bands. docs/how-to/cuda.md lists the
- * values. */
+/* Sizes for heads of up to DIM elements and warps with BANDS bands. docs/internals/cuda.md lists
+ * the values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
-    /* Number of blocks that run on a multiprocessor at a time; the compiler limits registers to
-     * it. */
+    /* Number of blocks that a multiprocessor runs at the same time. The compiler limits the
+     * registers of a thread so that this number fits. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
-    /* True: each warp keeps its queries in registers; false: the warp reads them again for each
-     * tile. */
+    /* true: each warp keeps its queries in registers; false: the warp reads its queries from shared
+     * memory again for each tile of keys. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
-    /* HALF: elements of a slot of the ring. RING: elements of the queries, and so the begin of the
-     * ring. */
+    /* HALF: elements of a slot of the ring. RING: offset of the ring in shared memory, which is the
+     * number of elements of the queries before it. */
     static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
@@ -82,8 +82,8 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of pieces (16 bytes) that fused_at permutes among each other. The same number of threads
- * copies one row. */
+/* Number of pieces of 16 bytes among which fused_at permutes, and number of threads that copy one
+ * row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* Returns the element at which a piece of 16 bytes of a row begins in shared memory. Rows of 256
@@ -95,9 +95,10 @@ template <int DIM> static __device__ __forceinline__ int fused_at(int row, int p
     return row * DIM + (piece ^ (row / (8 / LANES) % LANES)) * 8;
 }
 
-/* Returns the element whose address the lane passes to ldmatrix, for 16 rows from element `from` on
- * and columns [0, 16). The four matrices are rows [0, 8) and [8, 16), then the same rows in the
- * next 8 columns. fused_step returns the same for columns [16 d, 16 d + 16). */
+/* Returns the offset in shared memory of the elements that this lane passes to ldmatrix, for 16
+ * rows from element `from` on and columns [0, 16). The four matrices are rows [0, 8) and [8, 16) of
+ * columns [0, 8), then the same rows of columns [8, 16). fused_step returns the offset for columns
+ * [16 d, 16 d + 16). */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -111,7 +112,7 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
 }
 
 /* Starts the asynchronous copy of ROWS rows to shared memory. Rows begin `width` elements apart in
- * `from`. Rows from n on and columns from head_dim on become 0. */
+ * `from`. Rows from n on and columns from head_dim on are filled with 0. */
 template <class T, int DIM, int THREADS, int ROWS>
 static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
                                                    int n)
@@ -176,8 +177,8 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* Sets s to -inf where the query does not see the key. key: position of the first key of the tile;
- * query: position of the first query of the band. */
+/* Sets a score of s to -inf if its query does not see its key. key: position of the first key of
+ * the tile; query: position of the first query of the band. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
                                                   int query, int window)
 {
@@ -204,12 +205,12 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // takes the maximum over the four
-                                                                // lanes that hold scores of the
-                                                                // query
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // maximum over the four lanes that
+                                                                // hold scores of the query (with
+                                                                // the shuffle below)
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
-        float from = b == -INFINITY ? 0 : b; // b is -INFINITY as long as the query has seen no key
+        float from = b == -INFINITY ? 0 : b; // b is -INFINITY until the query sees a key
         float shrink = osh_cu_exp2(w.b[band][half] - from);
         w.b[band][half] = b;
 #pragma unroll
@@ -276,13 +277,13 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
     }
 }
 
-/* The part of a launch that one block computes. */
+/* The work of one block in a launch. */
 typedef struct fused_place {
     int block, end;     // the block computes queries [block, end) of the sample; the queries see
                         // keys below `end`
     int q_width, width; // elements of a row: q_width of q and y, width of k and v
-    int64_t q, k;       // index of the head's first element in the block's first query, and in the
-                        // sample's first key
+    int64_t q, k;       // indices of elements: q: first element of the head in the block's first
+                        // query; k: in the first key of the sample
 } fused_place;
 
 static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
@@ -290,8 +291,8 @@ static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
 {
     int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles,
         tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
-    int sample = 0; // the last queries of a sample are computed first, because they see the most
-                    // keys
+    int sample = 0; // blocks with the last queries of a sample are started first, because these
+                    // queries see the most keys
     while (tile >= of.tile[sample + 1]) sample++;
     fused_place at;
     at.block = (tile - of.tile[sample]) * FUSED_QUERIES,
@@ -316,7 +317,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int keys = plan::RING, values = keys + plan::HALF; // begin of the slots of the ring that
+    int keys = plan::RING, values = keys + plan::HALF; // offsets of the slots of the ring that
                                                        // contain the current keys and values
     int64_t at_k = at.k + (int64_t)key * at.width;
 
@@ -344,7 +345,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        /* spare: begin of the third slot of the ring. */
+        /* spare: offset of the third slot of the ring. */
         int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
@@ -401,8 +402,8 @@ done:
     return rc;
 }
 
-/* Launches warps with two bands if two such blocks fit in a multiprocessor, else warps with one
- * band. The driver uses 1 KiB of shared memory for each block. */
+/* Launches warps with two bands if two blocks of such warps fit in a multiprocessor, else warps
+ * with one band. The driver uses 1 KiB of shared memory for each block. */
 template <class T, int DIM>
 static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
                               const fused_samples &of)

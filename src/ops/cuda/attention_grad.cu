@@ -1,13 +1,14 @@
 /* attention_grad.cu - computes the gradient of attention in f32. Loops run over the samples, over
  * chunks of queries of a sample, and over the heads of a group (the heads that share a kv head).
- * Each product is a batch over all kv heads. The scores and the probabilities p are computed again:
+ * Each matrix product is a batch over all kv heads. The scores and the probabilities p of the
+ * forward pass are computed again:
  *
  *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope
  *   dq += ds k      dk += ds^T q     dv += p^T dy
  *
- * slope is the derivative of a score by the product q k. The gradient of a sink that has
- * probability p in a row is -p rowsum(p dp). The gradients of q, k and v depend only on the sample;
- * the gradient of a sink is a sum over all rows of the batch. */
+ * slope is the derivative of a score with respect to the product q k. The gradient of a sink that
+ * has probability p in a row is -p rowsum(p dp). The gradients of q, k and v depend only on the
+ * sample; the gradient of a sink is a sum over all rows of the batch. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -16,14 +17,15 @@ typedef struct attention_back {
     const osh_grad_args *a;
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; own if the dtype is not F32, else views
-    float *p, *ds;             // own: [kv heads, queries of a chunk, ld] probabilities, and
+    float *p, *ds;             // own [kv heads, queries of a chunk, ld]: p: probabilities; ds:
                                // gradients of the scores
-    float *to_sink;            // own: [rows, heads] gradients of the sinks for each row
+    float *to_sink;            // own [rows, heads]: gradient of each head's sink in each row
     int64_t group, q_width, kv_width;
 } attention_back;
 
-/* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample that begins at `row`,
- * for head number `head` of each group. ld: elements from row to row of p and ds. */
+/* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample whose first row is
+ * `row`, for query head number `head` of each group. ld: elements from one row of p and ds to the
+ * next. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;
@@ -33,9 +35,9 @@ typedef struct back_rows {
     float *to_sink; // view: [rows, heads]; NULL: the gradient of the sinks is not computed
 } back_rows;
 
-/* Computes, row by row: p = the probabilities, from the products q k^T in p; ds = the gradient of
- * these products, from dp in ds. p and ds of masked keys become 0. A team of TEAM threads computes
- * a row. */
+/* Turns p, the products q k^T, into probabilities, and ds, which contains dp, into the gradient of
+ * these products, row by row. p and ds of masked keys become 0. A team of TEAM threads computes a
+ * row. */
 template <class T, int TEAM>
 static __global__ void attention_back_kernel(back_rows b, back_pass s, osh_attention_attr at,
                                              float scale, sink_weights sinks)
@@ -147,8 +149,8 @@ done:
     return rc;
 }
 
-/* Sets j->wide to q, k and v in f32: copies in one block *own (owned by the caller), or the
- * tensors' data if they are F32. */
+/* Sets j->wide to q, k and v in f32. If the tensors are F32, these are views of their data; if not,
+ * copies in one block *own, which the caller owns. */
 static osh_status back_widen(osh_ctx *cx, attention_back *j, float **own)
 {
     osh_status rc = OSH_OK;
@@ -194,7 +196,8 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(back_run_sample(cx, &j, seq[s].row, seq[s].n));
-    if (j.to_sink) // the values of p are not needed any more, so j.p is scratch for the sums
+    if (j.to_sink) // j.p is scratch for the sums, because its probabilities are not used after this
+                   // line
         OSH_TRY(osh_cu_sums(cx, j.d, static_cast<float *>(a->din[3]->data), {N, at->n_heads, j.p},
                             sink_back{j.to_sink, at->n_heads}));
 done:

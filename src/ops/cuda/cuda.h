@@ -13,10 +13,10 @@ extern "C" {
 #include "ops/op.h"
 
 /* Three functions that measure the speed of the GPU for about `seconds`:
- *   product    floating-point operations per second in products of side x side matrices; the
+ *   product    floating-point operations per second in products of [side, side] matrices; the
  *              arena must have room for three matrices
- *   attention  the same in causal attention, BF16, 32 heads of 128 on 8 kv heads,
- *              n_samples samples of n_tokens tokens; masked keys do not count
+ *   attention  floating-point operations per second in causal attention, BF16, 32 heads of 128
+ *              on 8 kv heads, n_samples samples of n_tokens tokens; masked keys are not counted
  *   copies     bytes per second copied inside GPU memory (counted once), and from page-locked
  *              memory of the host */
 osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype,
@@ -49,7 +49,7 @@ static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N
  * number of bytes is a multiple of 16. */
 bool osh_cuda_linear_takes_rows(const osh_op_args *a);
 osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
-/* Does the same as osh_cuda_finite, but only for some rows of x. */
+/* Works like osh_cuda_finite on the rows of x that `rows` lists. */
 osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                                 const osh_op_rows *rows);
 typedef struct osh_cuda_expert { // an expert of a mixture; all pointers are views
@@ -57,22 +57,23 @@ typedef struct osh_cuda_expert { // an expert of a mixture; all pointers are vie
                                         // x
     osh_op_rows rows;
     int32_t column; // column of the expert in `route`
-    int64_t *found; // in GPU memory: lowered to the index of the first NaN or infinity of the
-                    // activations [N, F]; NULL: not computed
+    int64_t *found; // *found, in GPU memory, is lowered to the index of the first NaN or infinity
+                    // of the activations [N, F]; NULL: no search
 } osh_cuda_expert;
 typedef struct osh_cuda_mixture { // a mixture of experts; all pointers are views
-    const osh_cuda_expert *experts; // in the order in which the outputs of the experts are added
+    const osh_cuda_expert *experts; // [n_experts], in the order in which the outputs of the experts
+                                    // are added
     int n_experts;
     const osh_tensor *x, *route, *sum; // x [N, D]: input; route [N, E]: the router's weights; sum
                                        // [N, D]: added to the output
     osh_tensor *out;                   // output [N, D]; may be the same tensor as `sum`
     const osh_glu_attr *glu;
-    bool plain;                        // true: a weight that is not 0 counts as 1
-                                       // (osh_moe_combine_attr)
+    bool plain;                        // true: the output of an expert is not multiplied by its
+                                       // weight (osh_moe_combine_attr)
 } osh_cuda_mixture;
-/* Computes out = sum + the outputs of the experts, each for its rows. The result has the same bytes
- * as the ops linear (gate, up), glu, linear (down) and moe_combine for one expert after the other.
- * D and F must be multiples of 8. */
+/* Computes out = sum + the outputs of the experts, where an expert computes only the rows that are
+ * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down) and
+ * moe_combine for one expert after the other. D and F must be multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
 /* Returns the gross bytes that osh_cuda_mixture_run takes from the arena. */
 size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
@@ -112,14 +113,14 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // multiplies the tokens of all
                                                                     // samples at once
-/* Merge two states of a statistic (ops/merge.c). */
+/* The two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // only for states of F32
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the GPU, because
-                                                                    // the status says if H is
-                                                                    // positive definite
+                                                                    // the returned status says if H
+                                                                    // is positive definite
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
 /* The gradients of the ops. All tensors are on the device; dout and din are F32. */
@@ -160,7 +161,8 @@ size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, i
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                    int64_t n_tokens, osh_dtype dt); // n_tokens: rows of w
+                                    int64_t n_tokens, osh_dtype dt); // n_tokens: number of rows of
+                                                                     // w
 size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                       int64_t n_tokens, osh_dtype dt);
 size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -198,8 +200,8 @@ typedef struct osh_gptq_hessians {
 } osh_gptq_hessians;
 osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
                                  const osh_gptq_hessians *x);
-/* Returns the bytes of the arena that osh_gptq_factors_cuda needs: for as many of n Hessians at a
- * time as fit in `room` bytes, at least for one. */
+/* Returns the bytes of the arena that osh_gptq_factors_cuda needs for n Hessians, if as many are
+ * computed at a time as fit in `room` bytes, but at least one. */
 size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room);
 /* Copies the diagonals of the Hessians from GPU memory to diag [n, I] in host memory. */
 osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);

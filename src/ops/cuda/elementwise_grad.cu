@@ -36,8 +36,8 @@ done:
 
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_status rc = add_back_run(cx, a, 0, 1); // two launches in order, because din[0] and din[1]
-                                               // may be the same tensor
+    osh_status rc = add_back_run(cx, a, 0, 1); // two launches, one after the other, because din[0]
+                                               // and din[1] may be the same tensor
     return rc ? rc : add_back_run(cx, a, 1, 1);
 }
 
@@ -48,7 +48,7 @@ osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
                         osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
 }
 
-/* each: columns of dy per period, which are width and padding */
+/* each: columns of dy per period: `width` columns and their padding */
 typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape;
 
 static __global__ void slice_back(float *to, const float *dy, slice_shape p)
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-typedef struct pair { float first, second; } pair; // gradients of gate and up; for act: first is
-                                                   // the gradient of x
+typedef struct pair { float first, second; } pair; // gradients of gate and up; for act, only
+                                                   // `first`: the gradient of x
 
 template <class F> struct glu_back {
     F act;
@@ -110,7 +110,7 @@ struct relu_back {
     }
 };
 
-template <class T> struct elements { // views: n elements of each tensor
+template <class T> struct elements { // n elements of each tensor; all pointers are views
     float *first, *second; // gradients; NULL: not computed
     const T *x, *y;        // inputs; y is NULL for act
     const float *dy;

@@ -10,10 +10,10 @@
  *   | L20 L21 D2  |                         L_ij  = A_ij D_j^T    one thread block per 64 rows
  *                     then row by row       X_i   = - D_i (L_i X) two products
  *
- * Each launch and each product computes all matrices. A product uses the algorithm for a single
- * matrix, and no sum is split, so U depends only on H and the GPU. 768 columns take 59 launches for
- * any number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes
- * whole squares of X.
+ * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
+ * for a single matrix, and no sum is split, so U depends only on H and the GPU. 768 columns need 59
+ * launches for any number of matrices. The kernels do n^3 operations instead of 2/3 n^3, because a
+ * matrix product computes whole squares of X.
  *
  * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
  * unchanged. */
@@ -24,7 +24,8 @@ enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SID
 
 typedef struct matrices { // all matrices of a launch, in GPU memory
     float *a;            // scratch: [matrices, n, ld] A, then L, then X
-    float *left;         // scratch: [matrices, SIDE, ld] product L X for the current block row
+    float *left;         // scratch: [matrices, SIDE, ld] matrix product L X for the current block
+                         // row
     float *const *h;     // [matrices] pointers to the Hessians [n, n]
     const int32_t *perm; // [matrices, n] column at each position of the solving order; NULL:
                          // position j is column j
@@ -33,7 +34,7 @@ typedef struct matrices { // all matrices of a launch, in GPU memory
     int64_t n, ld;
 } matrices;
 
-/* Sets a to A: H in solving order, with rows and columns reversed. */
+/* Sets x.a to A: H in solving order, with rows and columns reversed. */
 static __global__ void gather_lower(matrices x)
 {
     int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x,
@@ -41,7 +42,7 @@ static __global__ void gather_lower(matrices x)
     if (j >= x.ld) return;
     float v = 0;
     if (j <= i) {
-        int64_t row = n - 1 - j, col = n - 1 - i; // position in solving order
+        int64_t row = n - 1 - j, col = n - 1 - i; // row and column of the element in solving order
         const int32_t *perm = x.perm ? x.perm + b * n : NULL;
         int64_t p = perm ? perm[row] : row, q = perm ? perm[col] : col;
         v = i == j && x.diag ? x.diag[b * n + row] : x.h[b][p > q ? p * n + q : q * n + p];
@@ -54,21 +55,20 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, and for columns after k the
-                                                   // column k of L
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: columns up to k: row k of X; columns
+                                                   // after k: column k of L
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // the condition has the same value in all threads of the block
+    if (x.failed[b]) return; // all threads of the block return here, or none
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // the condition has the same value in all threads
-                                                // of the block
+        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block return here, or none
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // the condition has the same value in all threads of the block
+    if (x.failed[b]) return; // all threads of the block return here, or none
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;
@@ -139,7 +139,7 @@ typedef struct corner { // one submatrix of each matrix of a launch
     int64_t ld, stride; // elements from row to row (ld) and from matrix to matrix (stride)
 } corner;
 
-/* A product c [m, n] = alpha a b + beta c for each matrix. turned: b is transposed. */
+/* Arguments of a product c [m, n] = alpha a b + beta c for each matrix. turned: b is transposed. */
 typedef struct product {
     corner c, a, b;
     int64_t m, n, k;

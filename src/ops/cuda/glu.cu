@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* Computes glu only for the rows of `rows`. A row has D elements. */
+/* Computes glu only for the rows that `rows` lists. A row has D elements. */
 template <class T, class F>
 static __global__ void glu_rows(T *out, const T *x, const T *y, osh_op_rows rows, int64_t D, F f)
 {

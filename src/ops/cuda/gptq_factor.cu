@@ -1,6 +1,6 @@
 /* gptq_factor.cu - computes U in place of H (ops/gptq_factor.c) in three steps: reverses the order
  * of rows and columns of H, computes the inverse of the Cholesky factor (gpu/triangle.cu), and
- * reverses the order of its rows and columns. factors.cu computes Hessians of at most
+ * reverses the order of rows and columns of this inverse. factors.cu computes Hessians of at most
  * OSH_FACTORS_MOST columns.
  *
  * Elements above the diagonal are written only after all elements of the inverse are found to be
@@ -9,7 +9,8 @@
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* True if (i, j) is the upper left element of the pair of elements that flip_lower swaps. */
+/* True if (i, j) is the element of its pair that is nearer to the upper left corner; flip_lower
+ * swaps the two elements of a pair. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;
@@ -23,8 +24,7 @@ static __global__ void flip_lower(float *a, int64_t n)
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // the condition has the same value in all threads of
-                                             // the block
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block return here, or none
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))
@@ -44,8 +44,8 @@ static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // the thread of the upper of two diagonal elements
-                                             // moves both
+    if (j > i || (j == i && i >= m)) return; // the thread of the smaller index swaps diagonal
+                                             // elements i and m
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;

@@ -1,5 +1,6 @@
-/* hessian_accum.cu - computes the lower triangle of H += X^T X. Products of chunks of tokens, with
- * f32 sums, give parts, which are added to H one after the other.
+/* hessian_accum.cu - computes the lower triangle of H += X^T X. The tokens of a batch are cut into
+ * chunks. The matrix product of one chunk, with f32 sums, is called a part. The parts are added to
+ * H one after the other.
  *
  *               columns of H                  tokens of a batch
  *   1024 rows   | a |                         | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
@@ -13,20 +14,21 @@
  * A tensor core truncates its sum after every few products. Each truncation loses half a unit in
  * the last place on average, always towards zero: up to 6e-5 of a sum of 16,384 squares. The
  * damping of 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each
- * other would make H indefinite. Therefore a part sums at most TOKENS tokens, and the parts are
+ * other would make H indefinite. Therefore a chunk has at most TOKENS tokens, and the parts are
  * added to H in f32, in the order of the tokens. Several calls with multiples of TOKENS tokens give
- * the same bytes as one call. If a batch is not a multiple of TOKENS, the rest is split into a
- * multiple of 256 tokens and a remainder that is padded with zeros to 256 tokens. So a piece needs
- * products of only 16 shapes, not one shape for each batch.
+ * the same bytes as one call. If a batch is not a multiple of TOKENS, the rest is cut into a chunk
+ * with a multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded with zeros to
+ * 256. So a piece needs products of only 16 shapes, not one shape for each batch.
  *
- * Pieces and algorithms depend only on I, the columns of H. Each batch on a GPU except the last has
- * 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So products of any
- * number of chunks use the algorithm for a batch of PARTS chunks.
+ * Pieces and algorithms depend only on I, the number of columns of H. Each batch on a GPU except
+ * the last has 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So
+ * products of any number of chunks use the algorithm for a batch of PARTS chunks.
  *
- * Reason for the sizes: products of PARTS chunks for 1024 x 1024 elements are 128 tiles of 128 x
- * 256, one wave on 132 multiprocessors, like one chunk for 2048 x 2048 elements. With smaller
- * pieces a smaller part of the square H is computed. For 16,384 tokens the table compares four ways
- * to cut H, as waves / computed share of the square:
+ * Reason for the sizes: the products of PARTS chunks for 1024 x 1024 elements of H are 128 tiles of
+ * 128 x 256, which 132 multiprocessors compute at the same time (one wave). The product of one
+ * chunk for 2048 x 2048 elements has as many tiles. With smaller pieces, fewer elements above the
+ * diagonal are computed. The table compares four ways to cut H for 16,384 tokens. It gives the
+ * number of waves / the computed share of the elements of H:
  *
  *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       pieces
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
@@ -37,9 +39,10 @@
  *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
  *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
  *
- * (halved: the squares of 2048 x 2048 on the diagonal are halved until they have that side, squares
- * of one size are a batch, and each chunk is added to H directly). With pieces, H is read and
- * written once for PARTS chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
+ * (Panels: one matrix product for each chunk and each panel of 2048 rows. Halved: the squares of
+ * 2048 x 2048 on the diagonal are halved until they have that side, squares of one size are a
+ * batch, and each chunk is added to H directly). With pieces, H is read and written once for PARTS
+ * chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -54,8 +57,8 @@ typedef struct piece { // rows [row, row + m) and columns [col, col + n) of H
 typedef struct job {
     osh_device *d;
     float *h, *parts;      // h: view, [I, I]; parts: own, [up to PARTS, m, n] for the current piece
-    int64_t I, most, used; // most: number of parts that fit in `parts`; used: number of parts not
-                           // yet added to H
+    int64_t I, most, used; // most: largest number of parts that fit in `parts`; used: number of
+                           // parts that are not yet added to H
     osh_dtype dt;
 } job;
 
@@ -64,7 +67,7 @@ typedef struct tokens { // tokens of x: n_chunks chunks, each of n consecutive r
     int64_t n, n_chunks;
 } tokens;
 
-/* Adds n_parts parts [m, n] of piece p to H one after the other, without the elements above the
+/* Adds n_parts parts [m, n] of piece p to H one after the other. Does not change elements above the
  * diagonal. A block adds THREADS columns of a row. */
 static __global__ void hessian_add_parts(float *h, const float *parts, int n_parts, int64_t I,
                                          piece p)
@@ -93,7 +96,7 @@ done:
     return rc;
 }
 
-/* Computes the parts of one piece for the tokens t. Adds all parts to H whenever `parts` is
+/* Computes the parts of one piece for the tokens t. Adds the parts to H each time `parts` is
  * full. */
 static osh_status hessian_multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
 {
@@ -114,7 +117,7 @@ done:
     return rc;
 }
 
-/* Computes all pieces of H, each for all n entries of t. */
+/* Computes all pieces of H, each for all tokens t[0] ... t[n - 1]. */
 static osh_status hessian_add_pieces(osh_ctx *cx, job *j, const tokens *t, int n)
 {
     osh_status rc = OSH_OK;

@@ -13,13 +13,13 @@
  * the batch. */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct kl_state { // state of one row between blocks of the vocabulary
+typedef struct kl_state { // state of one row (one token) after some blocks of the vocabulary
     osh_vocab_sum x, r;
     double diff;
 } kl_state;
 
-/* Returns the index of the first element of row [cols] that equals max. Returns 0 if no element
- * equals max, because then all elements are NaN. */
+/* Returns the index of the first element of row [cols] that equals max. If no element equals max,
+ * all elements are NaN, and the function returns 0. */
 template <class T>
 static __device__ inline int32_t kl_first_equal(const T *row, int cols, float max, float *shared)
 {
@@ -72,7 +72,7 @@ static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const 
 typedef struct kl_job {
     const osh_op_args *a;
     osh_vocab_side x, r;
-    kl_state *state; // own: [OSH_VOCAB_ROWS] or fewer, one for each row of a batch
+    kl_state *state; // own: one for each row that is computed at a time, at most OSH_VOCAB_ROWS
 } kl_job;
 
 static osh_status kl_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

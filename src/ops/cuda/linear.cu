@@ -1,4 +1,4 @@
-/* linear.cu - computes y = x W^T + b: a product of cuBLASLt, with two special cases.
+/* linear.cu - computes y = x W^T + b by a matrix product of cuBLASLt, with two special cases.
  *
  *   w has another dtype than x    rows of W are cast to the dtype of x, one panel at a time
  *   there is a bias               the sums of a panel are f32; b is added before the only rounding
@@ -29,8 +29,8 @@ static unsigned bias_grid(int64_t n)
     return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16);
 }
 
-/* Computes columns [first, first + n) of y. w: rows [first, first + n) of W, in the dtype of x.
- * sums: scratch, or NULL if there is no bias. */
+/* Computes columns [first, first + n) of y. w contains rows [first, first + n) of W in the dtype of
+ * x. sums: scratch, or NULL if there is no bias. */
 static osh_status linear_columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums,
                                  int64_t first, int64_t n)
 {

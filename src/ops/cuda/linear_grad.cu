@@ -1,5 +1,5 @@
-/* linear_grad.cu - computes the gradients of linear with products of cuBLASLt over all rows of the
- * batch.
+/* linear_grad.cu - computes the gradients of linear by matrix products of cuBLASLt over all rows of
+ * the batch.
  *
  *   dx += dy W     dw += dy^T x     db += sum over rows of dy
  *
@@ -19,8 +19,8 @@ typedef struct linear_back {
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* Adds dy W to dx for the columns [first, first + n) of dy [N, O]. w: rows [first, first + n) of W
- * [O, I], of dtype dt. */
+/* Adds dy W to dx, for columns [first, first + n) of dy [N, O] only. w contains rows [first, first
+ * + n) of W [O, I] in dtype dt. */
 static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *w, osh_dtype dt)
 {
@@ -30,8 +30,8 @@ static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->N, j->I, n, 1, 1, 1});
 }
 
-/* Adds dy^T x to dw for the rows [first, first + n) of dy and x. x: only these rows [n, I], of
- * dtype dt. */
+/* Adds dy^T x to dw, for rows [first, first + n) of dy and x only. x contains only these rows [n,
+ * I], in dtype dt. */
 static osh_status linear_back_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *x, osh_dtype dt)
 {

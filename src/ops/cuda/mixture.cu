@@ -4,10 +4,10 @@
  *
  *   x [N, D] ─ gather ─► f [rows, F] = act(x Wg^T) (x Wu^T) ─► y [rows, D] = f Wd^T ─► out [N, D]
  *
- * A round has three launches: two products (routed.cuh), then mixture_combine. Experts computed one
- * by one would have five launches each, and most of a GPU would be idle. 16,384 tokens with 8 of
- * 128 experts each are 8 rounds of about 16 experts. Each round then has 136 tiles of rows by 12
- * tiles of columns in the first product, and by 16 in the second. D: hidden_size, F:
+ * A round has three launches: two matrix products (routed.cuh), then mixture_combine. If experts
+ * were computed one by one, each would have five launches, and most of a GPU would be idle. 16,384
+ * tokens with 8 of 128 experts each are 8 rounds of about 16 experts. Each round then has 136 tiles
+ * of rows by 12 tiles of columns in the first product, and by 16 in the second. D: hidden_size, F:
  * intermediate_size.
  *
  * mixture_combine computes out = sum + round(y weight), rounded, for the experts of a token in
@@ -41,8 +41,8 @@ static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int6
 }
 
 /* Adds the outputs y [rows, D] of the experts of a round to sum [N, D], and writes the result to
- * out. parts: the experts of the round; route [N, E]: the router's weights. `out` may be the same
- * tensor as `sum`. */
+ * out. parts: the experts of the round; route [N, E]: weights of the experts, from the router.
+ * `out` may be the same tensor as `sum`. */
 template <class T>
 static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
                                        const routed_part *parts, combine_sizes z)
@@ -52,7 +52,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // the condition has the same value in all threads of the warp
+    if (token >= z.N) return; // all threads of the warp return here, or none
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;
@@ -93,10 +93,10 @@ typedef struct mixture {
     char *room;           // own: block of the arena
     void *f, *y;          // views in `room`: f [N, F] activations; y [N, D] outputs of the experts
                           // of a round
-    routed_part *on_card; // view in `room`: parts of all experts: gate and up [n_experts], then
-                          // down [n_experts]
+    routed_part *on_card; // view in `room`: a routed_part for each product: gate and up
+                          // [n_experts], then down [n_experts]
     routed_tile *tiles_on_card; // view in `room`: copy of `tiles` in GPU memory
-    routed_part *parts;   // own: the list on_card in host memory
+    routed_part *parts;   // own: the contents of on_card, in host memory
     routed_tile *tiles;   // own: tiles of all rounds, in the order of the rounds
     int64_t n_tiles;
 } mixture;
@@ -112,8 +112,8 @@ static int mixture_round_end(const osh_cuda_mixture *m, int first, int64_t N)
     return end;
 }
 
-/* Lists the parts and tiles of all rounds in host memory. The rows of f and y of each round begin
- * at 0. */
+/* Fills `parts` and `tiles` for all rounds in host memory. In each round, the rows of f and y are
+ * numbered from 0. */
 static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;

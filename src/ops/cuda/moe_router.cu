@@ -11,9 +11,9 @@
 
 #include <assert.h>
 
-/* Returns the expert with the largest logit of the experts that are not chosen yet, the same in all
- * lanes of the warp. *logit is that logit. Bit i of `taken`: the i-th expert of the calling lane is
- * chosen. */
+/* Returns the expert with the largest logit among the experts that are not chosen yet, in all lanes
+ * of the warp. Sets *logit to that logit. Bit i of `taken` is set if the i-th expert of the calling
+ * lane is chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)

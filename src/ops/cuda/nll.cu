@@ -5,11 +5,11 @@
  *   out nll F32 [N]
  *
  * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of
- * e^(logit - max) of a block is f32; the sums of the blocks are joined in double. A target outside
- * the vocabulary gives NaN. N tokens, D hidden_size, V vocabulary size. */
+ * e^(logit - max) of a block is f32; the sums of the blocks are combined in double. A target
+ * outside the vocabulary gives NaN. N tokens, D hidden_size, V vocabulary size. */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct nll_state { // state of one row between blocks of the vocabulary
+typedef struct nll_state { // state of one row (one token) after some blocks of the vocabulary
     osh_vocab_sum s;
     float at_target;
 } nll_state;
@@ -43,7 +43,7 @@ static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
 typedef struct nll_job {
     const osh_op_args *a;
     osh_vocab_side side;
-    nll_state *state; // own: [OSH_VOCAB_ROWS] or fewer, one for each row of a batch
+    nll_state *state; // own: one for each row that is computed at a time, at most OSH_VOCAB_ROWS
 } nll_job;
 
 static osh_status nll_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

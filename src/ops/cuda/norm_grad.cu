@@ -88,8 +88,8 @@ struct norm_bias_back {
     __device__ float operator()(int64_t row, int64_t i) const { return dy[row * D + i]; }
 };
 
-/* Adds the gradients of weight and bias. Requires r and mean, which the kernels for the rows
- * store. */
+/* Adds the gradients of weight and bias. Requires r and mean of each row, which the kernel for dx
+ * stores. */
 template <class T>
 static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
 {

@@ -1,13 +1,13 @@
-/* peak.cu - measures the speed of the GPU: products of square matrices, attention, copies inside
- * GPU memory and from page-locked host memory. Each measurement repeats its call until the given
- * seconds are over. The clock rate falls while a GPU gets warm, so a measurement of less than a few
- * seconds gives too high a speed. */
+/* peak.cu - measures the speed of the GPU for products of square matrices, attention, and copies
+ * inside GPU memory and from page-locked host memory. Each measurement repeats its call until the
+ * given seconds are over. The clock rate falls while a GPU gets warm, so a measurement of less than
+ * a few seconds gives too high a speed. */
 #include "ops/cuda/op.cuh"
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: random elements made on the host; AT_ONCE: calls
-                                      // between two readings of the clock
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: number of random elements that the host makes;
+                                      // AT_ONCE: number of calls between two readings of the clock
 
 /* Fills t with random values, because the clock rate of a GPU depends on how many bits change. */
 static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
@@ -15,7 +15,7 @@ static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
     size_t each = osh_dtype_bytes(t->dtype);
-    char *block = NULL; // own: FILL random values or fewer, the first elements of t
+    char *block = NULL; // own: random values for the first elements of t, at most FILL
 
     block = static_cast<char *>(osh_alloc(cx, (size_t)have * each));
     if (!block) OSH_TRY(OSH_E_NOMEM);
@@ -34,10 +34,10 @@ done:
     return rc;
 }
 
-typedef struct card_work { // one call that is measured: attention, a product, or a copy
+typedef struct card_work { // a call whose speed is measured: attention, a matrix product, or a copy
     osh_device *d;
-    osh_tensor *a, *b, *c; // own: matrices of a product; for copies: from a to c
-    void *host;            // own: page-locked memory, copied to c; NULL: a is copied to c
+    osh_tensor *a, *b, *c; // own: matrices of a product; for copies: source a and destination c
+    void *host;            // own: page-locked memory that is copied to c; NULL: a is copied to c
     int64_t side;          // rows and columns of the matrices of a product; 0: no product
     const osh_op_args *attention; // view: arguments of attention; NULL: no attention
 } card_work;
@@ -56,12 +56,13 @@ static osh_status peak_call(osh_ctx *cx, const card_work *w)
     return w->d->type->copy(cx, w->d, w->c->data, w->a->data, osh_tensor_bytes(w->c));
 }
 
-/* Measures calls per second for at least `seconds`, after AT_ONCE calls that do not count. */
+/* Measures calls per second for at least `seconds`. The first AT_ONCE calls are not measured. */
 static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
-    int64_t n = -AT_ONCE; // calls that count; negative during the first AT_ONCE calls
+    int64_t n = -AT_ONCE; // number of measured calls; negative during the first AT_ONCE calls,
+                          // which are not measured
 
     do {
         for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));
@@ -100,7 +101,7 @@ done:
 /* Attention attributes with the heads of Llama-3-8B. */
 static const osh_attention_attr heads = {32, 8, 128, 0, 0};
 
-/* Sets of [4] to the widths of q, k, v and the output. */
+/* Sets the array `of` [4] to the widths of q, k, v and the output. */
 static void peak_widths(int64_t *of)
 {
     of[0] = of[3] = heads.n_heads * heads.head_dim;

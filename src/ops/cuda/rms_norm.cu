@@ -37,14 +37,14 @@ static __device__ inline void normalize(T *y, X x, float r, float w, const norm_
     osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
 }
 
-/* Writes y = x r, for an op without a weight. */
+/* Writes y = x r, for an op without a weight. r is 1 / sqrt(mean(x^2) + eps). */
 template <class T, class X> static __device__ inline void normalize_plain(T *y, X x, float r)
 {
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
-/* Normalizes the slices of x [n_slices, D] to y; w: [D]. TEAM threads compute a slice. X is T, or
- * float if packs are not used. */
+/* Normalizes the slices of x [n_slices, D] to y; w: [D]. TEAM threads compute a slice. The type X
+ * is T, or float if packs are not used. */
 template <class T, class X, class S, int TEAM>
 static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D,
                                    norm_rule p)

@@ -5,10 +5,10 @@
  *
  * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
  * computed in double, so that they are accurate for every position. Then they are rounded to f32,
- * multiplied by the scaling, and rounded to the dtype of q. There is no table of cosines and sines,
- * because reading them would take longer than computing R / 2 values per token. The frequencies may
- * depend on the length of a sample. The host computes the frequencies for all samples (ops/rope.h)
- * and copies them. N tokens of the batch, H heads, Dh head_dim. */
+ * multiplied by attention_scaling, and rounded to the dtype of q. There is no table of cosines and
+ * sines, because reading them would take longer than computing R / 2 values per token. The
+ * frequencies may depend on the length of a sample. The host computes the frequencies for all
+ * samples (ops/rope.h) and copies them. N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -32,7 +32,7 @@ typedef struct rope_shape {
  * memory. */
 typedef struct rope_samples {
     const int64_t *offsets; // [n_seqs + 1] first row of each sample
-    const int32_t *table;   // [n_seqs] number of the table (row of `freqs`) that the sample uses
+    const int32_t *table;   // [n_seqs] index of the table (row of `freqs`) that the sample uses
     const float *freqs;     // [tables, half] inverse frequencies
 } rope_samples;
 
@@ -126,10 +126,9 @@ static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_sha
     }
 }
 
-/* Writes the lists of rope_samples to `room` in host memory. Table 0 contains the frequencies of
- * `at`. Samples with a key other than 0 (osh_rope_key) use other tables; consecutive samples with
- * equal keys share a table. Returns the number of tables. If `room` is NULL, only counts the
- * tables. */
+/* Writes the three lists of rope_samples to `room` in host memory. Table 0 contains the frequencies
+ * of `at`. Samples whose key (osh_rope_key) is not 0 use other tables; consecutive samples with
+ * equal keys share a table. Returns the number of tables. If `room` is NULL, writes nothing. */
 static int64_t rope_fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets,
                                  int64_t n_seqs)
 {
@@ -184,7 +183,7 @@ static void rope_launch(const osh_op_args *a, const osh_rope_attr *at, const cha
                static_cast<const T *>(x->data), seqs, p);
 }
 
-/* Adds dy, rotated backward, to dq [N, width]. Does not round. */
+/* Adds dy, rotated by the negative angles, to dq [N, width]. Does not round. */
 static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples seqs, rope_shape p)
 {
     __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];

@@ -3,8 +3,8 @@
  *
  *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40] -> tile of 128 x 128 -> y[3], y[8], y[40]
  *
- * Without `scatter`, y contains the rows of one expert after the rows of the other: y[first],
- * y[first + 1], ...
+ * Without `scatter`, the rows of an expert are y[first], y[first + 1], ..., after the rows of the
+ * expert before.
  *
  * A block of four warps computes a tile. Each warp computes 64 x 64 elements of the tile: four
  * matrices of x and four of W, read by ldmatrix, are used in 32 mma. Asynchronous copies move 32
@@ -30,27 +30,28 @@ enum {
     ROUTED_THREADS = 128,
     ROUTED_LD = ROUTED_STEP + 8
 };
-enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in one stage
-enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements of shared memory of a block
+enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // number of elements of x, or of W, in one stage
+enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // number of elements of the shared memory
+                                                          // of a block
 enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
 
-typedef struct routed_part { // the rows of one expert; all pointers are views of GPU memory
-    const void *w[2];    // [O, I]: w[0] the weight, or with an activation w[0] gate and w[1] up
-    const int32_t *rows; // [n] numbers of the expert's rows
-    int64_t first; // without gather or scatter: index of the expert's first row in x or y
+typedef struct routed_part { // weights and rows of one expert; all pointers are views of GPU memory
+    const void *w[2];    // [O, I]: w[0]: the weight; or with an activation, w[0]: gate and w[1]: up
+    const int32_t *rows; // [n] indices of the rows (tokens) that are routed to the expert
+    int64_t first; // without gather: index of the expert's first row in x; without scatter: in y
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    long long *found;    // lowered to the index of the first NaN or infinity of y as [N, O]; NULL:
-                         // not searched
+    long long *found;    // *found is lowered to the index in y [N, O] of the first NaN or infinity;
+                         // NULL: no search
 } routed_part;
 
-/* A tile of rows. part: number of the routed_part; row: index of the tile's first row in `rows` of
- * the part. */
+/* Rows of a tile. part: index of the routed_part; row: index, in `rows` of the part, of the tile's
+ * first row. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    bool gather, scatter; // true: x (gather) or y (scatter) has a row for each token; false: only
-                          // the rows of the experts, one expert after the other
+    bool gather, scatter; // true: x (gather) or y (scatter) has a row for each token; false: it has
+                          // only the rows that are routed to experts, expert by expert
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
@@ -62,7 +63,7 @@ template <class T> struct routed_reader {
     bool x_there[4], w_there[4];
 };
 
-/* Returns the row of W, which is also the column of y, for column v of the tile. */
+/* Returns the row of W for column v of the tile. This is also the column of y. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
@@ -129,7 +130,7 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
 }
 
 /* Writes two consecutive elements of a row of y. If one of them is NaN or infinite, lowers *p.found
- * to its index. */
+ * to the index of this element. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
                                                     int64_t token_at)
@@ -173,7 +174,7 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
 }
 
 /* Computes y = x W^T, or with an activation act(x gate^T) (x up^T), for the tiles of `tiles`. If
- * `tiles` is NULL, computes all tiles of the part `one`. */
+ * `tiles` is NULL, computes all tiles of the routed_part `one`. */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,
@@ -197,8 +198,8 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // after this barrier all copies to this stage have arrived, and no thread
-                         // reads the stage that is filled next
+        __syncthreads(); // after this barrier all copies to the stage `stage` have arrived, and no
+                         // thread reads the stage `next`, which is filled now
         routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
                         z.I);
         osh_cu_async_commit();
@@ -216,7 +217,7 @@ typedef struct routed_launch { // arguments of routed_product; y, x, parts and t
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: all tiles of the part `one`
+    const routed_tile *tiles; // NULL: all tiles of the routed_part `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;

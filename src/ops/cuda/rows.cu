@@ -10,8 +10,8 @@
  * tensor as x. N tokens, D elements per token. */
 #include "ops/cuda/pack.cuh"
 
-/* Computes positions for the n elements of one sample. w: the row of the table for the sample's
- * first token. */
+/* Computes the op positions for the n elements of one sample. w: the row of the table for the
+ * sample's first token. */
 template <class T, class S>
 static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
 {
@@ -56,8 +56,8 @@ done:
     return rc;
 }
 
-/* Multiplies element i of x [n] by sigmoid(gate[i / share]). share: elements of x per element of
- * gate. */
+/* Multiplies element i of x [n] by sigmoid(gate[i / share]). share: number of elements of x per
+ * element of gate. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
                                            int64_t share)
@@ -88,7 +88,7 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // >= 0: number of the expert, `route` contains logits; < 0: `route` contains
+    int expert; // index of the expert, if `route` contains logits; negative if `route` contains
                 // weights
 } routed_sizes;
 
@@ -129,7 +129,7 @@ done:
     return rc;
 }
 
-/* Computes position_scale for the n elements of one sample. */
+/* Computes the op position_scale for the n elements of one sample. */
 template <class T>
 static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta,
                                              float original)

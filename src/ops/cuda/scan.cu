@@ -6,9 +6,9 @@
  *   ssm_scan     like delta_rule, with the state [S, P], and B and C in shared memory
  *   gated_norm   a block computes a head of a row
  *
- * All values are f32 and rounded as in the reference kernels. One thread computes the gates in
- * double. One thread adds a sum over keys or over the state in order, so the result does not depend
- * on the number of blocks. Letters in shapes: ops/scan.h. */
+ * All values are f32 and rounded as in the reference kernels. One thread of a block computes the
+ * gates in double. A sum over keys or over the state is added in order by one thread, so the result
+ * does not depend on the number of blocks. Letters in shapes: ops/scan.h. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -119,7 +119,7 @@ static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 +
 typedef struct scan_heads { // the samples, weights and states of a launch
     scan_samples of;
     weights p;
-    float *state; // own: [blocks, rows of a state, columns]
+    float *state; // own [blocks, rows of a state, columns]: one state for each block
 } scan_heads;
 
 /* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k

@@ -1,6 +1,6 @@
 /* shift_accum.cu - computes D += (X0 - X)^T X. The difference is rounded to the dtype of x. The
- * products use the same chunks of tokens as hessian_accum.cu. D is not symmetric, so the whole
- * square is computed. */
+ * matrix products use the same chunks of tokens as those of hessian_accum.cu. D is not symmetric,
+ * so the whole square is computed. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -12,7 +12,7 @@ template <class T> static __global__ void subtract_kernel(T *to, const T *x0, co
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-typedef struct difference { // views of GPU memory: left = x0 - x
+typedef struct difference { // views of GPU memory, with left = x0 - x
     void *left;
     const void *x0, *x;
     osh_dtype dt;

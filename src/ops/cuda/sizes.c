@@ -26,8 +26,9 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
     (void)dt; // the result is for the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
-    /* If W has the dtype of x, W is used as a whole; if not, W is cast in panels. This function
-     * does not know the dtype of W, so the result is the larger of the two cases. */
+    /* If W has the dtype of x, W is not copied, and a panel of sums has O columns. If not, W is
+     * cast in panels of `step` rows, and a panel of sums has `step` columns. This function does not
+     * get the dtype of W, so the result is the larger of the two cases. */
     int64_t whole = osh_linear_panel_rows(n_tokens, O) * O,
             part = osh_linear_panel_rows(n_tokens, step) * step;
     size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
@@ -71,8 +72,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* Upper bound: each token is a sample, and a sample with its own table of frequencies has more
-     * than max_pos tokens. */
+    /* Upper bounds: there are at most n_tokens samples, and a sample with a table of frequencies of
+     * its own has more than max_pos tokens. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
@@ -117,8 +118,9 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Returns the bytes for a sample of n_tokens tokens. Shorter samples do not need more: their chunks
- * have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
+/* Returns the bytes for a sample of n_tokens tokens. They are enough for shorter samples too: a
+ * chunk of these has more queries and fewer keys, and needs at most half of
+ * OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),
@@ -221,7 +223,8 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
                                       int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    /* The parts of one piece, and the last tokens of a batch, padded. */
+    /* One block for the parts of one piece, and one for the last tokens of a batch, padded with
+     * zeros. */
     return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }

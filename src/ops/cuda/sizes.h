@@ -18,19 +18,19 @@ enum {
     OSH_FACTORS_FAILED,
     OSH_FACTORS_N_ARRAYS
 };
-int64_t osh_factors_ld(int64_t I); // elements from row to row of a Hessian in scratch: I rounded up
-                                   // to 16 bytes
+int64_t osh_factors_ld(int64_t I); // number of elements from one row of a Hessian in scratch to the
+                                   // next: I, rounded up to 16 bytes
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);
 /* Sets `at` to the offset of each array in one block of the arena, for n Hessians of which `most`
  * are computed at a time. Returns the bytes of the block. */
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
 
-enum { OSH_HESSIAN_TOKENS = 4096 }; // most tokens that one product sums
-enum { OSH_HESSIAN_GRAIN = 256 };   // the tokens of a product are padded with zeros to a multiple
-                                    // of this number
-/* Limits of hessian_accum.cu. PARTS: products in one batch; ROWS and PIECE: rows and elements of a
- * piece of H. */
+enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
+enum { OSH_HESSIAN_GRAIN = 256 };   // the tokens of a matrix product are padded with zeros to a
+                                    // multiple of this number
+/* Limits of hessian_accum.cu. PARTS: largest number of matrix products in a batch; ROWS and PIECE:
+ * largest numbers of rows and of elements of a piece of H. */
 enum {
     OSH_HESSIAN_PARTS = 4,
     OSH_HESSIAN_ROWS = 1024,
@@ -42,15 +42,15 @@ int64_t osh_hessian_parts(int64_t n_tokens); // number of parts that are compute
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // rows of a slab (gptq_target.cu)
 
-int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the rows of a panel of
+int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the number of rows of a panel of
                                                          // linear.cu: at most n; a row has `width`
                                                          // elements
 
 enum { OSH_ATTENTION_SCORES = 128 << 20 }; // most bytes of the scores of attention.cu, unless the
                                            // scores of one query need more
 enum { OSH_ATTENTION_FUSED_DIM = 128 }; // most elements of a head in attention_fused.cuh
-int64_t osh_attention_row(int64_t n_keys); // returns the elements of a row of scores for n_keys
-                                           // keys, padded
+int64_t osh_attention_row(int64_t n_keys); // returns the number of elements of a row of scores for
+                                           // n_keys keys, with padding
 /* OSH_SCAN_BLOCKS: most blocks of a kernel of scan.cu; each block has a state of one head.
  * OSH_SCAN_DIM: largest Dk of delta_rule, largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
@@ -60,7 +60,8 @@ int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
  * group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
-enum { OSH_SUM_ROWS = 512 }; // rows of a chunk in sums.cuh; the rows of a chunk are added first
+enum { OSH_SUM_ROWS = 512 }; // number of rows of a chunk in sums.cuh, whose sum is added to the
+                             // sums of the other chunks
 size_t osh_sums_bytes(int64_t rows, int64_t D);
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
@@ -72,8 +73,9 @@ size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
 /* ---- mixture.cu: arrays of a call, in one block of the arena ---- */
 enum { OSH_MIXTURE_F, OSH_MIXTURE_Y, OSH_MIXTURE_PARTS, OSH_MIXTURE_TILES, OSH_MIXTURE_N_ARRAYS };
-enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 }; // largest size of a routed_part in
-                                                             // bytes; rows of a tile (routed.cuh)
+enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 }; // PART: largest size of a routed_part
+                                                             // in bytes; TILE_ROWS: rows of a tile
+                                                             // (routed.cuh)
 size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F,
                            int n_experts);
 

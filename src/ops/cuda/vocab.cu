@@ -1,10 +1,10 @@
-/* vocab.cu - manages blocks of logits: their memory, their products, and the loop over panels and
- * vocabulary. */
+/* vocab.cu - computes blocks of logits: allocates their memory, computes the matrix products, and
+ * loops over panels of rows and blocks of the vocabulary. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/vocab.cuh"
 
-/* Applies the logits rule to x [rows, cols]: divides by `divide`, then caps by `cap`, each unless
- * it is 0. Rows begin OSH_VOCAB_COLS elements apart. */
+/* Applies the logits rule to x [rows, cols]: divides by `divide` if this is not 0, then caps by
+ * `cap` if this is not 0. Rows begin OSH_VOCAB_COLS elements apart. */
 template <class T>
 static __global__ void rule_kernel(T *x, int64_t rows, int64_t cols, float divide, float cap)
 {

@@ -5,15 +5,15 @@
  *
  * A block has the dtype of x, because the product rounds the logits when it stores them. Rows are
  * cut into panels that begin anew at the first token of each sample, so that the shape of a product
- * depends only on the sample. Consecutive panels of equal size are one batch of a product. The
- * blocks of a row are joined in the order of the vocabulary, in double. N tokens, D hidden_size, V
- * vocabulary size. */
+ * depends only on the sample. Consecutive panels of equal size are one batch of a matrix product.
+ * The results of the blocks of a row are combined in the order of the vocabulary, in double. N
+ * tokens, D hidden_size, V vocabulary size. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-/* OSH_VOCAB_ROWS: most rows of all panels of a batch. OSH_VOCAB_COLS: most vocabulary entries of a
- * block. */
+/* OSH_VOCAB_ROWS: largest number of rows that are computed at a time. OSH_VOCAB_COLS: largest
+ * number of vocabulary entries of a block. */
 enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
 typedef struct osh_vocab_side { // the logits of one model
@@ -24,7 +24,7 @@ typedef struct osh_vocab_side { // the logits of one model
 } osh_vocab_side;
 
 /* A block of logits: n_panels panels of n rows each, from row `row` on, and vocabulary entries
- * [first, first + cols). last: the block is the last of these rows. */
+ * [first, first + cols). last: true for the last block of these rows. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -35,12 +35,13 @@ void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
 /* Returns an upper bound of the gross bytes of the arena for one model. */
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
-/* Calls fn for every block of logits. The blocks of a row come in the order of the vocabulary. */
+/* Calls fn for every block of logits. The blocks of a row are passed in the order of the
+ * vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* State of a row between blocks: max: largest logit; best: its first index; sum: sum of e^(logit -
- * max). */
+/* State of a row after some blocks: max: largest logit; best: index of the first logit that equals
+ * max; sum: sum of e^(logit - max). */
 typedef struct osh_vocab_sum {
     double sum;
     float max;
@@ -52,8 +53,8 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Joins max, sum and best of a block to s. The old sum is multiplied by *was and the sum of the
- * block by *is, because the maximum changes. */
+/* Adds a block with the results max, sum and best to the state s. Because the maximum changes,
+ * multiplies the old sum by *was and the sum of the block by *is, and returns both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {
