@@ -24,7 +24,7 @@ if(OSH_SANITIZE)
   if(OSH_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
     # ASan itself reports an access through NULL or outside an object. Without the UBSan checks of
-    # the same accesses, tests take two thirds of the time.
+    # the same accesses, files compile in two thirds of the time.
     if(OSH_SANITIZE MATCHES "address")
       add_compile_options(-fno-sanitize=object-size,null,pointer-overflow)
     endif()
