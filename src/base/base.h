@@ -81,8 +81,8 @@ void osh_error_clear(osh_ctx *cx);
         }                                                                                          \
     } while (0)
 
-/* Memory. Allocations are counted, aligned to 64 bytes from 128 bytes on, and thread-safe. Every
- * failure is recorded with osh_fail. */
+/* Memory. Allocations are counted and thread-safe. Blocks of 128 bytes and more are aligned to 64
+ * bytes. Every failure is recorded with osh_fail. */
 void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
@@ -115,7 +115,7 @@ void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-size_t osh_mem_gross(size_t n_bytes); // gross bytes that an allocation of n_bytes counts
+size_t osh_mem_gross(size_t n_bytes); // gross bytes of an allocation of n_bytes
 void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
 /* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
  * may be kept up to the peak of the counts. */
@@ -158,11 +158,12 @@ typedef enum {
     OSH_PROGRESS_NONE
 } osh_progress_mode;
 typedef struct osh_progress {
-    int64_t step, n_steps;        // subgraph number and count, 1-based
+    int64_t step, n_steps;        // number of the current subgraph, from 1; number of subgraphs
     const char *name;             // "model.layers.2"
     const char *phase;            // "observe", "gptq", "propagate", "read", ...
-    int64_t done, total;          // steps of the phase
-    double work_done, work_total; // work of the job, in any unit; for the ETA
+    int64_t done, total;          // finished units of work of the phase; all units
+    double work_done, work_total; // finished and whole work of the job, in any unit; the ETA is
+                                  // computed from them
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
                                   // work_total
     double tokens_per_s;          // speed of the last passes; <= 0: unknown
@@ -172,8 +173,8 @@ typedef struct osh_progress {
                                   // nearest; <= 0: unknown
     bool finished;                // the subgraph is complete: a line is printed for it if stderr is
                                   // no terminal
-    bool small; // true for steps of which there are very many: they have lines only in the log file
-                // and in JSON
+    bool small; // true for a subgraph of a job with very many subgraphs: its line is only in the
+                // log file and in JSON
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // at most ten redraws per second on a
                                                             // terminal
@@ -191,9 +192,9 @@ typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int w
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
 /* Calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside fn), and then
- * `take` for each finished chunk in order. The calling thread calls `take` between its own chunks.
- * At most at_once chunks are begun and not yet taken. After a chunk fails, no chunk begins;
- * finished chunks before the failed chunk are still taken. */
+ * `take` for each finished chunk in the order of chunk numbers. The calling thread calls `take`
+ * between its own chunks. At most at_once chunks are begun and not yet taken. After a chunk fails,
+ * no chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

@@ -28,7 +28,7 @@ typedef struct osh_log_state {
     double last_work;
     bool counting;    // t0 is set
     int fd;           // own: descriptor of the log file; -1: none
-    char *command;    // own: the command, first line of a log file; NULL: not set
+    char *command;    // own: text of the command, the first line of a log file; NULL: not set
     osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
     void *hears_user;
     osh_progress_fn told; // called with each progress report; NULL: no callback
@@ -38,7 +38,7 @@ typedef struct osh_log_state {
 typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage of the profile that has begun on this thread and not
                                 // ended
-    int row;       // row of the profile
+    int row;       // index of the stage's row in the profile
     bool records;  // the start record of the stage is in the file
     double start;  // seconds since the profile's start
     double inside; // seconds of the inner scopes that have ended
@@ -111,7 +111,7 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
-/* Writes a line to the log file. */
+/* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
 void osh_profile_free(osh_profile *p);
 int64_t osh_mem_used_high(osh_shared *sh); // highest used[HOST] since the last call

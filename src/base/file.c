@@ -192,8 +192,8 @@ typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the by
     void *user;
 } scan;
 
-/* Reads whole blocks as far as the system supports it. `fd` is the file of s->f, opened for direct
- * access. */
+/* Reads whole blocks as long as the file system supports direct access. `fd` is the file of s->f,
+ * opened for direct access. */
 static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
 {
     int64_t at = s->offset / DIRECT_ALIGN * DIRECT_ALIGN, end = s->offset + (int64_t)s->n;
@@ -473,7 +473,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size,
                  max_bytes);
     cap = (size > 0 ? (size_t)size : 4096) + 1; // files of /proc report size 0
-    /* WILLNEED asks for one large request instead of one per 128 KiB. */
+    /* WILLNEED: the kernel reads the file in one large request instead of one per 128 KiB. */
     posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED);
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {

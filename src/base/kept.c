@@ -1,10 +1,11 @@
 /* kept.c - keeps the pages of freed large blocks for later blocks. Each batch allocates blocks of
- * the same sizes, and the system would clear each page that it returns.
+ * the same sizes. If the pages returned to the system, the system would clear each page before it
+ * gives the page out again.
  *
  *   sizes     freed blocks by size; the block freed last is used first: it may be in the cache
- *   extents   free ranges, neighbours joined; blocks of any size are cut from them. If no block
- *             has the size and no more may be kept, blocks of the size used longest ago become
- *             extents */
+ *   extents   free ranges; adjacent ranges are joined; blocks of any size are cut from them.
+ *             If no kept block or extent fits and the limit of kept bytes is reached, the blocks
+ *             of the size that was used longest ago become extents */
 #include "base/ctx.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static void extent_remove(osh_kept *k, int i)
     memmove(&k->extents[i], &k->extents[i + 1], (size_t)(--k->n_extents - i) * sizeof *k->extents);
 }
 
-/* Returns the smallest extent of at_least bytes, or -1. */
+/* Returns the index of the smallest extent that has at_least bytes or more, or -1. */
 static int extent_smallest(const osh_kept *k, size_t at_least)
 {
     int best = -1;

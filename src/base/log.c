@@ -196,7 +196,8 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
-        /* Work of an earlier, killed run took no time of this run. */
+        /* Work that an earlier, killed run has done took no time in this process, so it does not
+         * count. */
         l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
