@@ -14,8 +14,8 @@ typedef struct osh_weights {
     osh_tensor **host;
     int n;
     osh_device *device; // view, set by the caller; NULL: the weights are in host memory
-    /* view: checkpoint from which table rows of lookups are read (picked.h); NULL: whole tables are
-     * in `w` */
+    /* view: checkpoint from which lookup ops read single rows of their tables (picked.h); NULL: the
+     * whole tables are in `w` */
     const osh_checkpoint *rows;
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
@@ -26,8 +26,8 @@ static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads those weights of the nodes that are not yet loaded, except tables of lookups (picked.h). A
- * non-finite element is an error that names the tensor and the index. */
+/* Loads those weights of the nodes that are not yet loaded, except the embedding tables of lookup
+ * ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 /* True if the weight in memory has the same bytes as a range of a file. */
@@ -59,13 +59,14 @@ typedef struct osh_batch {
      * `values`; NULL: no storage */
     osh_tensor **into;
     /* view [nodes]: state of the earlier tokens, if the batch is the next piece of one sample;
-     * NULL: whole samples. Only on the host, without lanes and joins. */
+     * NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
+     * osh_exec_span.joins false. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
 typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // values v0 <= v < v1
-typedef struct osh_batch_rows { // views: the rows of a batch
+typedef struct osh_batch_rows { // token ids of a batch; the pointers are views
     const int32_t *ids;     // ids of all samples of the data set
     const int64_t *offsets; // [n + 1] offsets in `ids` of the n samples of the batch
     int64_t n;
@@ -75,8 +76,8 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with other rows. The lists, with an entry for each value of the
- * model, are thus allocated only once for many batches. On failure the caller still calls
+/* Clears a batch and fills it with the ids of `rows`. The lists, with an entry for each value of
+ * the model, are thus allocated only once for many batches. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
@@ -135,8 +136,8 @@ osh_exec_values osh_exec_values_of(const osh_exec_span *s);
  * last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check);
-/* Returns the first index from `from` on at which `set` is true, or n if there is none. Fast for
- * sparse sets. */
+/* Returns the first i >= from with set[i] true, or n if there is none. Fast if few items are
+ * true. */
 int osh_next_set(const bool *set, int from, int n);
 /* Sets run [n] to true for those of the nodes [first, first + n) that must run to make the values
  * with want[v]. */

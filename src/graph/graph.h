@@ -44,7 +44,8 @@ typedef struct osh_weight {
                      // this name (compressed)
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // stored as codes and scales; the caller makes the tensor of osh_weights
+    bool compressed; // true: the weight is stored as codes and scales, and the caller makes the
+                     // tensor in osh_weights
     osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                         // tensor
 } osh_weight;
