@@ -129,11 +129,11 @@ typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
 typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may not be
- * complete. Text that a pre-tokenizer cannot cut yet is kept for the next part. */
+ * complete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur: input; next: output, then swapped with cur
     bool open;
-    size_t left;         // bytes at the end of the text that are kept for the next part
+    size_t left;         // bytes at the end of the text that are kept until more text is read
     size_t made_up;      // bytes that a step has inserted at the start of the open piece
     osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
@@ -215,9 +215,9 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
- * crosses. Keeps the text after that position for the next part. If there is no such position,
- * keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes will become
- * GPT-2's characters. */
+ * crosses. Keeps the text after that position until more text is read. If there is no such
+ * position, keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes
+ * will become GPT-2's characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */
