@@ -12,7 +12,7 @@
 
 typedef struct osh_dataset {
     int32_t *ids;     // own; tokens of all samples, in order
-    int64_t *offsets; // own; [n + 1]
+    int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n;        // number of samples
 } osh_dataset;
 
@@ -42,7 +42,7 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
  * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
  * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a
- * .jsonl is a sample, cut to max_seq_length; For a .jsonl, `first` and `count` choose rows, and a
+ * .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose rows, and a
  * `stride` is an error. The options num_samples, shuffle, concatenate, pad_to_max_length and
  * collator are ignored. */
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
