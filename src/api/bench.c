@@ -15,7 +15,7 @@
 enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block; number of blocks in the file for the
                                          // disk (256 MiB)
 
-/* Matrix products of a decoder layer of SmolLM2-135M. */
+/* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {
     const char *name, *key;
     osh_peak_shape shape;

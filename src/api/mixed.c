@@ -26,8 +26,8 @@ typedef struct survey {
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` without,
-                     // `id` with the target
+    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` excludes the
+                     // target (bits or size), `id` includes it
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     char *pass;      // own: text for the pass that needs `least`
