@@ -17,7 +17,8 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side; SEED: of all values
+enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side of a tensor; SEED: seed of
+                                      // all random values
 
 /* Selects the instruction set that CTest names (cmake/tests.cmake). Returns 77, which means
  * "skipped", if the CPU does not have it. */

@@ -40,9 +40,11 @@ static const shape shapes[] = {
                                            // tokens is shorter than the window
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
-    {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
+    {{1, 1, 64, 66, 0}, {200}},            // the window of query 128, the first of the second block
+                                           // of queries, begins at key 63, the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // a band may see no key of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // the windows of a band (16 queries) may contain no key
+                                           // of a tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
@@ -205,7 +207,7 @@ static void test_many_samples(void **state)
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    /* Shared memory of compute capability 9.0; 8.0; 8.6 and 8.9. */
+    /* bytes of shared memory of compute capability 9.0; 8.0; 8.6 and 8.9 */
     static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();

@@ -99,8 +99,9 @@ static void test_columns(void **state)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // a GPU computes this case in two
-                                                              // slabs
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // 1030 rows: a GPU computes this case
+                                                              // in two slabs (ranges of rows,
+                                                              // gptq_target.cu)
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);

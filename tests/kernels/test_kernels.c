@@ -179,8 +179,10 @@ static const op_case cases[] = {
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
-    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // a sample has two tiles
-    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // has two panels
+    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // each sample has more rows
+                                                                    // than one tile
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // the rows are more than one
+                                                                    // panel (OSH_GEMM_PANEL)
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
@@ -309,11 +311,11 @@ static const op_case card_cases[] = {
     {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
     {"rope", 131073, {8}, .out = 8, .attr = &rope8f},
     {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // the kernel reads both halves of a head
-                                                          // in packs
+                                                          // in packs (vector loads, pack.cuh)
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
-    /* Equal samples are computed in one pass. */
+    /* Samples of equal length are computed in one pass (attention.cu). */
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
 
@@ -685,8 +687,9 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded first, then
-                                                             // the sum
+        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the output of the expert times its
+                                                             // weight is rounded first, then the
+                                                             // sum
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
             assert_true(value_at(&out.t, i) ==
@@ -712,7 +715,7 @@ static void test_experts(void **state)
     osh_ctx_free(cx);
 }
 
-/* ---- the CUDA column ---- */
+/* ---- CUDA kernels ---- */
 static osh_attention_attr far_heads; // attributes of heads_case
 static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, int64_t window)
 {
@@ -783,7 +786,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,
                  tol);
     /* All ops but linear give the bytes of each sample alone; linear multiplies all rows of a batch
-     * as one product. */
+     * in one matrix multiplication. */
     if (first.seqs.n > 1 && strcmp(c->op, "linear")) {
         run_alone_on(cx, d, op, &again);
         bool same = !memcmp(first.out.t.data, again.out.t.data, n);

@@ -247,9 +247,10 @@ static void experts_at_once(void **state)
     for (int k = 0; k < card_orders(); k++) {
         card_order(k);
         one_shape(f, (shape){7, 8, 8, 3, 3, OSH_F16});
-        /* Steps and tiles are not full; a round has several experts. */
+        /* 60 rows per expert do not fill tiles; one round of the kernel (mixture.cu) computes
+         * several experts. */
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
-        /* All tokens go to all experts: each round has one expert with two tiles of rows. */
+        /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
         one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes than there
                                                              // are experts

@@ -96,13 +96,15 @@ static void test_hessian(void **state)
         hessian_case(*state, 7, 7, 3, dt, d > 2);
         hessian_case(*state, 129, 129, 1, dt, d > 2);
         hessian_case(*state, 700, 257, 600, dt, d > 2);
-        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // n is two panels of rows
+        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // 2100 rows: more than one panel
+                                                        // (OSH_GEMM_PANEL rows)
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that a tensor core truncates
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes H in several
-                                                                // panels
+        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // a tensor core truncates these
+                                                                // sums
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes this H in
+                                                                // several pieces
     }
 }
 
@@ -354,7 +356,8 @@ static void test_shift(void **state)
         shift_case(*state, 7, 7, 3, dts[d]);
         shift_case(*state, 129, 129, 1, dts[d]);
         shift_case(*state, 700, 257, 600, dts[d]);
-        shift_case(*state, 2100, 9, 2050, dts[d]); // n is two panels of rows
+        shift_case(*state, 2100, 9, 2050, dts[d]); // 2100 rows: more than one panel (OSH_GEMM_PANEL
+                                                   // rows)
     }
     shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
     shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in several panels
@@ -458,10 +461,12 @@ static void test_nll(void **state)
         nll_case(*state, 129, 129, 129, 100, dts[d], NULL);
         nll_case(*state, 129, 129, 129, 100, dts[d], &capped);
         nll_case(*state, 40, 65, 303, 8, dts[d], &divided);
-        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // two panels, six blocks
+        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // 600 rows are two panels (of 512 rows);
+                                                           // the vocabulary has six blocks
         nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
     }
-    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the GPU in a sample
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // on a GPU, the second sample has two
+                                                       // panels (vocab.cuh)
 }
 
 /* For a target outside the vocabulary, the GPU returns NaN, whatever follows the last block in

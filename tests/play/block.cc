@@ -333,8 +333,8 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
 {
     block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
     block.dynamic.resize(g->shared);
-    block.dynamic.shrink_to_fit(); // exact size, so that AddressSanitizer detects accesses past the
-                                   // end
+    block.dynamic.shrink_to_fit(); // the memory has the exact size, so that AddressSanitizer
+                                   // detects accesses past the end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
     prepare_threads(threads);

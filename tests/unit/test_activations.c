@@ -189,10 +189,12 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The file of a value is not used for another run, stage, value or number of samples. */
+/* The file of a value is not used for another run, stage (a number that the caller sets), value or
+ * number of samples. */
 static void slots_of_others_are_not_taken(void **state)
 {
-    /* The data set has as many tokens, so the file has the same size, but other samples. */
+    /* This data set has as many tokens as `data`, so its file has the same size, but its samples
+     * have other lengths. */
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},

@@ -299,8 +299,8 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but the weight needs
-                                                             // two
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // a tensor of one scale, where the
+                                                             // weight needs two
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -337,8 +337,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // includes a quantization with a search for the
-                                               // range
+    assert_true(torture(quantize, &cx) >= 10); // `quantize` then also searches for the range
 }
 
 int main(void)

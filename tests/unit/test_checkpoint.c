@@ -83,7 +83,8 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     fixture *f = *state;
-    static const char order[] = "bdac"; // sorted by shard name, then in file order
+    static const char order[] = "bdac"; // tensors are sorted by the name of their shard, then by
+                                        // their position in the shard
     put_sharded(f);
     osh_checkpoint *ck = open_dir(f);
     assert_int_equal(ck->n_shards, 2);

@@ -69,7 +69,8 @@ static void test_options(void **state)
     assert_int_equal(oneshot_new(&o, NULL), ONESHOT_OK);
     assert_string_equal(oneshot_error(o), "");
     oneshot_free(o);
-    /* Options of a newer header with one more member, which is first 0 and then not. */
+    /* Options of a newer header with one more member: the value 0 is accepted, another value is
+     * refused. */
     newer.o.size = sizeof newer;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_OK);
     oneshot_free(o);

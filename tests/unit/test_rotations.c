@@ -11,7 +11,8 @@
 
 /* ---- matrices ---- */
 
-/* Returns the rotation matrix M, or its transpose (own, [n, n]): rotates the unit vectors. */
+/* Returns the rotation matrix M, or its transpose (own, [n, n]), which is computed by rotating the
+ * unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
     int64_t n = r->n;

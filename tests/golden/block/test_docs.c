@@ -32,7 +32,8 @@ typedef struct docs {
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
-    // own [tokens, WIDTH]: the layer's input, the original's, and the original's output
+    // own [tokens, WIDTH]: input of the quantized layer, input of the original layer, output of the
+    // original layer
     float *x, *x0, *y0;
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];      // own

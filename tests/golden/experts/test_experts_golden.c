@@ -73,7 +73,7 @@ static void compare_run(const char *all_experts, const char *golden)
 
 static void codes_of_a_run(void **state) { (void)state, compare_run("true", "codes.safetensors"); }
 
-/* Experts see the tokens that the router sends to them. */
+/* Experts are calibrated with the tokens that the router sends to them. */
 static void codes_of_routed_tokens(void **state) { (void)state, compare_run("false", "routed.safetensors"); }
 
 /* In the pass that collects statistics, the experts process all tokens. In later passes, they

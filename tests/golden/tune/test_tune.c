@@ -125,7 +125,8 @@ static void learns_as_pytorch_does(void **state)
     }
 }
 
-/* Compares codes, scales and norms on three threads with one thread, in BF16 as in a run. */
+/* Compares codes, scales and norms that are tuned on three threads with those of one thread, in
+ * BF16 as in a run. */
 static void threads_do_not_show(void **state)
 {
     (void)state;
