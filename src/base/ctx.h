@@ -65,7 +65,7 @@ typedef struct osh_kept {
     uint64_t clock;
     int n_sizes, n_extents;
     osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
-    osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
+    osh_extent extents[OSH_KEPT_EXTENTS]; // free ranges, sorted by address; no two are adjacent
 } osh_kept;
 
 /* Returns a block of n bytes in whole pages. At most `room` bytes of other blocks stay kept.
