@@ -242,7 +242,7 @@ static void test_neighbours(void **state)
     osh_ctx *cx = NULL;
     const osh_attention_attr at = {2, 1, 64, 0, 0};
     const int64_t T[] = {70, 10, 66};
-    const uint16_t nan = 0x7fc0; // a NaN in BF16
+    const uint16_t nan = 0x7fc0; // the bits of a NaN in BF16
     batch b;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);

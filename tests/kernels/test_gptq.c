@@ -483,8 +483,8 @@ static void together_case(osh_ctx *cx, const same_input *c)
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // 0: memory for all rows; 1: for some rows; 2: for the
-                                           // smallest number of rows
+    for (int room = 0; room < 3; room++) { // room 0: memory for all rows; 1: for some rows; 2: for
+                                           // the smallest possible number of rows
         osh_device *d = card_open(cx, other + (room == 0   ? most
                                                : room == 1 ? (most + least) / 2
                                                            : least));

@@ -26,7 +26,7 @@ static const problem problems[] = {
     {130, 192, 64, 1, 2, .order = true, .dtype = OSH_F16},
     {33, 192, 64, 1, 2, .asymmetric = true, .dtype = OSH_BF16},
     {40, 128, 64, 1, 8, .order = true, .dtype = OSH_BF16},
-    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per channel
+    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per row of the weight
     {40, 130, 130, 1, 4, .asymmetric = true, .dtype = OSH_F32},
     /* One scale per tensor, with more rows than a tile of the kernel has. */
     {200, 96, 96, 200, 4, .dtype = OSH_BF16},

@@ -8,9 +8,10 @@
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // number of tokens; first token of the second and of the third sample, 0:
-                         // no such sample
-    int64_t in[5][2];    // width of each input; shape of each weight, [1] = 0: 1-D
+    int64_t n, split[2]; // n: tokens; split: first token of the second and of the third sample, 0:
+                         // there is no such sample
+    int64_t in[5][2];    // width of each input; [rows, columns] of each weight, columns 0: the
+                         // weight is 1-D
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
     float amp;           // amplitude of the inputs; 0 means 1
@@ -117,7 +118,7 @@ static const grad_case cases[] = {
     {"attention", 13, {5}, {{32, 0}, {8, 0}, {8, 0}}, 32, &att_cap, 1.5f},
     {"attention", 13, {1}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_chunk, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_chunk64, 1.5f},
-    /* 300 tokens: more than one tile. */
+    /* 300 tokens need more than one tile. */
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f},
     {"attention_sinks", 1, {0}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
     {"attention_sinks", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}, {6, 0}}, 42, &att_window, 1.5f},

@@ -11,10 +11,10 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[3], w[3][2], out; // widths of inputs; shapes of weights (0: absent; [1] 0: 1-D);
-                                 // width of the output
-    int64_t split[2];            // first token of the second and of the third sample; 0: no such
-                                 // sample
+    int64_t in[3], w[3][2], out; // widths of the inputs; [rows, columns] of the weights (rows 0: no
+                                 // weight; columns 0: 1-D); width of the output
+    int64_t split[2];            // first token of the second and of the third sample; 0: there is
+                                 // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // NULL: the defaults of the op
     const void *without;         // like `attr`, but without one property; the result must differ
@@ -302,8 +302,8 @@ static const op_case cases[] = {
     {"moe_combine", 29, {129, 129, 8}, .out = 129, {3}, .attr = &expert6p, .without = &expert6},
 };
 
-/* Additional cases for a GPU: rows that share a block, far positions, scores in more than one
- * chunk. */
+/* Additional cases for a GPU: rows that share a block, positions above 2^17, scores in several
+ * chunks. */
 enum { FAR_TOKENS = 10000 }; // a case with more tokens is run only once
 static const op_case card_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
@@ -850,7 +850,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // the first element, or the last
+            if (try == 2) at = v % 2 ? n - 1 : 0; // the last try changes the first or the last
+                                                  // element
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (card_run(cx, d, op, &r.a,
                          op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
@@ -882,8 +883,8 @@ static void test_card_spreads(void **state)
             if (osh_op_spreads(op, cases[i].attr, k / 3))
                 check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // head sizes 8, 32 and 128, which the fused
-                                                   // kernel computes
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // dim: sizes 8, 32 and 128 of a head, which the
+                                                   // fused kernel computes
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
             if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))

@@ -51,7 +51,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     assert_int_equal(op->run[OSH_REF](one, &a), OSH_OK);
     assert_int_equal(osh_pairs_hessian(one, &h[1].t, &x.t, NULL, &seqs), OSH_OK);
     assert_int_equal(osh_pairs_hessian(three, &h[2].t, &x.t, NULL, &seqs), OSH_OK);
-    for (int i = 0; i < 2; i++) { // each sample in a call of its own
+    for (int i = 0; i < 2; i++) { // each sample is computed in a call of its own
         int64_t rows = parts[i][1];
         osh_tensor part = osh_tensor_view(OSH_BF16, 2, (int64_t[]){rows, width},
                                           osh_elem(&x.t, offsets[i] * width));

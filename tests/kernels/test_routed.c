@@ -122,7 +122,7 @@ static void lists_are_right(fixture *f, const moe *m)
 
 static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
-    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // a tensor filled with bytes 0xA5
+    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // the tensor is filled with bytes 0xA5
     carded c = card_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
@@ -232,7 +232,7 @@ static void one_shape(fixture *f, shape s)
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
     carded again = empty_new(f, s.dt, s.N, s.D),
-           in_place = empty_new(f, s.dt, s.N, s.D); // the output overwrites `sum`
+           in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);

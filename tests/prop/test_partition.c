@@ -103,7 +103,8 @@ typedef struct target_row {
 static const target_row rows[] = {
     // `want`: number of targets in a model of 2 layers
     {{NULL}, 0, 2},
-    {{"Linear"}, 1, 2 * 4 + 1}, // in each layer: q, k and v; o; gate and up; down; and the head
+    {{"Linear"}, 1, 2 * 4 + 1}, // targets in each layer: q, k and v; o; gate and up; down. The last
+                                // target is the head.
     {{"LlamaDecoderLayer"}, 1, 2},
     {{"LlamaAttention"}, 1, 2},
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
@@ -209,7 +210,7 @@ static void experts_are_cut(void **state)
                                           // subgraphs of the embedding, of q, k and v, and of o
                                           // with the router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
-    assert_int_equal(s->n_nodes, 3); // gate, up, and their product
+    assert_int_equal(s->n_nodes, 3); // the nodes are gate, up, and the product of their outputs
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
     assert_int_equal(s[1].n_nodes, 2);
     assert_string_equal(s[11].name, "model.layers.0.mlp.experts.5.down_proj");

@@ -54,7 +54,7 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
         osh_from_f32(&block[(size_t)i * each], dt, &f, 1);
     }
     ok(osh_tensor_put(cx, t, 0, block.data(), block.size()), "random values");
-    for (int64_t more; have < n; have += more) { // each round doubles the filled part
+    for (int64_t more; have < n; have += more) { // each iteration doubles the part that is filled
         more = osh_min64(have, n - have);
         ok(d->type->copy(cx, d, osh_elem(t, have), t->data, (size_t)more * each), "random values");
     }
@@ -123,7 +123,8 @@ static void op(const char *name, const void *attr, std::initializer_list<osh_ten
     }
     a.out[0] = out, a.attr = attr, a.seqs = &seqs;
     double s = time_of(name, [&] { return o->run[OSH_CUDA](cx, &a); });
-    const osh_tensor *w = a.in[o->n_in]; // the weight of a matrix product; NULL for other ops
+    const osh_tensor *w = a.in[o->n_in]; // the weight, if the op is a matrix multiplication; else
+                                         // NULL
     const char *shape = w ? shape_of({osh_rows(out), osh_width(out), osh_width(w)})
                           : shape_of({osh_rows(out), osh_width(out)});
     row(name, shape, s, flops, flops > 0 ? of : peak.memory, bytes, algo);

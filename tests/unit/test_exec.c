@@ -545,7 +545,8 @@ static void nonfinite_is_named(void **state)
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) { // 0: two ops; 1: one op; 2: one op, sample by sample
+    for (int way = 0; way < 3; way++) { // way 0: two Linears and glu run as three ops; 1: as one
+                                        // kernel; 2: as one kernel, sample by sample
         model m;
         osh_batch *b = NULL;
         osh_lanes *lanes = NULL;

@@ -19,7 +19,7 @@ enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
 /* rows of each Linear; with few rows, the memory for a column is the largest part */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
-/* X^T X of random rows, and X^T Y [I, I] */
+/* X^T X of random rows X, and X^T Y for other rows Y, each [I, I] */
 static float square[2][I * I];
 
 typedef struct trial {

@@ -207,12 +207,12 @@ static void test_same_model(void **state)
     same_model("granite", "transform_type: random-hadamard"); // 40 channels
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
-    same_model("qwen3_moe_stacked", ""); // experts in one tensor
+    same_model("qwen3_moe_stacked", ""); // all experts of a layer are in one tensor
     same_model("smollm3", "");
     same_model("ministral3", "transform_type: random-hadamard");
     same_model("mistral_window", "");
     same_model("glm4_moe", "transform_type: random-hadamard");
-    same_model("qwen2_moe", ""); // a gate over the shared expert
+    same_model("qwen2_moe", ""); // the shared expert has a gate
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
     /* Rotations that run with the model do not change the output either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
