@@ -175,7 +175,8 @@ static char *choice_mark(osh_ctx *cx, uint64_t id)
     return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
 }
 
-/* Sets c->recipe (own) to the recipe of the output if that recipe has the mark of this choice. */
+/* Sets c->recipe (own) to the recipe of the output if that recipe has the line that identifies this
+ * choice. */
 static osh_status survey_find_output(osh_ctx *cx, osh_choice *c, const survey *s,
                                      const osh_options *opt)
 {

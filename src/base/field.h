@@ -34,7 +34,7 @@ typedef struct osh_field {
     const char *dflt; // default value as text; NULL: zero
     double min, max;  // allowed range; both 0: any value
     const char *doc;
-    const char *alias;  // another flag name, or NULL
+    const char *alias;  // second name of the flag; NULL: none
     const char *values; // allowed values of OSH_F_STR as "a|b|c"; NULL: any text
     /* Title of the group of options that begins with this row in the help. NULL: the row belongs to
      * the group of the row above. */

@@ -191,7 +191,7 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
 static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
     if (p->eta_s > 0) return p->eta_s;
-    if (!l->counting || p->work_done < l->last_work) { // the first call, or another run has begun
+    if (!l->counting || p->work_done < l->last_work) { // the first call, or another job has begun
                                                        // in this process
         bool from_start = p->finished && !l->counting;
         l->counting = true;

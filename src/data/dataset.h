@@ -29,7 +29,8 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     int64_t batch_size;      // number of samples that the truncation collator cuts to one length
     bool shuffle;
     uint64_t seed;
-    bool concatenate, pad_to_max_length; // padding itself is never stored or counted
+    bool concatenate, pad_to_max_length; // pad_to_max_length changes only how samples are cut; no
+                                         // padding is stored or counted
     const char *collator;    // NULL or "none", "truncation", "padding"
     int64_t n_vocab;         // an id outside of [0, n_vocab) is an error with its line number; 0:
                              // ids are not checked

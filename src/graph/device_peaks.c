@@ -43,7 +43,8 @@ struct osh_device_peaks {
     bool *here;         // own: [values] true for values that exist at the current node; all false
                         // between walks
     int32_t *slot;      // own: [values] number of the block of the value
-    const osh_exec_brought *in; // view: values that the caller of the run brings
+    const osh_exec_brought *in; // view: values that exist before the first node, because the caller
+                                // passes them in
     bool grown;         // true if a block was allocated since the last touch
     int32_t n_slots, routes; // n_slots: number of blocks in the list; routes: number of the block
                              // with the rows of each expert, -1: none
@@ -179,8 +180,8 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // frees the value if an earlier run of the nodes has kept
-                                        // it
+    osh_status rc = value_go(cx, p, v); // frees the value if an earlier execution of the nodes has
+                                        // kept it
     return rc ? rc : value_appear(cx, p, v);
 }
 

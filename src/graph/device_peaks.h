@@ -1,4 +1,4 @@
-/* device_peaks.h - predicts how many bytes a run of nodes needs at the short-lived end of a
+/* device_peaks.h - predicts how many bytes osh_exec_run needs at the short-lived end of a
  * device's arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a
  * list of steps: take (allocate a block), give (free a block), touch (read the extent of the
  * arena). The list is simulated in an arena for each number of tokens. Equal layers have equal

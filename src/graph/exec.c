@@ -95,7 +95,7 @@ typedef struct job {
     /* own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
      * output; NULL on the host. */
     osh_tensor *found;
-    bool again;        // true for the second run, which looks for the first non-finite value
+    bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
 enum { NOTHING_FOUND = 0x7f }; // byte that fills entries of outputs without non-finite elements; as
@@ -128,8 +128,9 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if a node of the run reads the value and its output is non-finite wherever the value is.
- * Then the value need not be checked: a chain of such nodes ends with a value that is checked. */
+/* True if a node that runs reads the value, and the output of this node is non-finite wherever the
+ * value is. Then the value need not be checked: a chain of such nodes ends with a value that is
+ * checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -461,9 +462,10 @@ done:
 struct osh_lanes {
     int n_made; // number of threads that have a batch
     /* own [values]: true if nodes that run sample by sample make the value and later nodes read it;
-     * all false between runs. */
+     * all false between calls of osh_exec_run. */
     bool *outer;
-    osh_batch *batch; // own [n_made]: for each thread a batch of one sample; empty between runs
+    osh_batch *batch; // own [n_made]: for each thread a batch of one sample; empty between calls of
+                      // osh_exec_run
 };
 
 typedef struct lanes { // state while nodes run on a batch sample by sample

@@ -90,15 +90,16 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 }
 
 /* Memory for nodes that run sample by sample: a batch of one sample for each thread. One object
- * serves many runs, one after the other. */
+ * serves many calls of osh_exec_run, one after the other. */
 typedef struct osh_lanes osh_lanes;
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
-    /* For statistics: called once per value and run, after the value is made and before nodes read
-     * it. For values that the caller brought, called at the start of the run. NULL: not called. */
+    /* For statistics: called once for each value in each osh_exec_run, after the value is made and
+     * before nodes read it. For values that the caller passes in, called before the first node
+     * runs. NULL: not called. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                         const osh_batch *b);
     /* For activation quantization: called with the input of a linear node just before the node
@@ -118,8 +119,8 @@ typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
     const bool *run;  // view; NULL: all nodes run
-    const bool *keep; // view: [values] true for values that exist after the run; NULL: all values
-                      // are kept
+    const bool *keep; // view: [values] true for values that exist after the last node; NULL: all
+                      // values are kept
     /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
      * values of the graph. */
     osh_exec_values of;
@@ -131,7 +132,7 @@ typedef struct osh_exec_span {
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
-/* Runs the nodes. After the run, only values with keep[v] exist. If `check` is true, a non-finite
+/* Runs the nodes. Afterwards, only values with keep[v] exist. If `check` is true, a non-finite
  * output is an error that names module and sample; on a device this error is returned after the
  * last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
@@ -155,7 +156,7 @@ typedef struct osh_exec_cut {
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of marks of values for osh_exec_peak. The caller allocates the lists once for many calls,
+/* Lists of flags of values for osh_exec_peak. The caller allocates the lists once for many calls,
  * because allocating an entry for each value of the model in each call would be slow. Own [values];
  * all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
@@ -173,7 +174,8 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     const bool *seen;          // view: see osh_exec_hooks
     const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
 } osh_exec_batch;
-typedef struct osh_exec_brought { // views [values]: values that the caller of a run brings
+typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
+                                  // because the caller of osh_exec_run passes them in
     const bool *in;     // true: the caller brings the value
     const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
                         // for all values

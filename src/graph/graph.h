@@ -157,7 +157,7 @@ osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_
 
 typedef struct osh_subgraph {
     int first, n_nodes; // nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and
-                        // in order
+                        // in the order of the nodes
     int n_targets;
     char *name; // own: name of the module of the first target, or "model.embed_tokens" if the
                 // subgraph has no target
