@@ -30,8 +30,8 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
                                            // to tile
-    {{2, 1, 8, 0, 0}, {150}},              // 8 columns of a head are half a step of the mma
-                                           // instruction
+    {{2, 1, 8, 0, 0}, {150}},              // a head of 8 columns is half of the 16 that one mma
+                                           // instruction multiplies
     {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
                                            // scale is given
     {{2, 2, 104, 0, 0}, {70}},

@@ -237,8 +237,8 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // losses of the plain range, of the reference's search, and of the
-                            // kernel's search
+            double loss[3]; // search_loss of each pass: 0: the whole range without a search; 1: the
+                            // reference's search; 2: the kernel's search
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
                 osh_gptq_scales_args a = scales_args(&s);

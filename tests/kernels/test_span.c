@@ -252,7 +252,8 @@ static void test_exp(void **state)
     assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
 }
 
-/* Compares f32 bit patterns (in steps of a prime, and special ones) with the scalar conversions. */
+/* Compares conversions of f32 bit patterns with the scalar conversions: every p-th pattern for a
+ * prime p, and special patterns. */
 static void test_round(void **state)
 {
     (void)state;

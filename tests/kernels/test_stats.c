@@ -360,7 +360,8 @@ static void test_shift(void **state)
                                                    // rows)
     }
     shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in several panels
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in two panels of at most
+                                                   // 2048 rows
 }
 
 enum { SHARP = 8 }; // amplitude of x, large enough that logits differ

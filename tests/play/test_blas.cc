@@ -116,7 +116,7 @@ static void test_products(void **)
         }
 }
 
-/* Computes n products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
+/* Computes n matrix products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
  * Returns the number of queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
@@ -217,8 +217,8 @@ static void test_triangles(void **)
         }
 }
 
-/* With TF32, a product reads only the TF32 bits of each factor, otherwise all bits. A batch shares
- * one factor. */
+/* With TF32, a matrix multiplication reads only the TF32 bits of each factor, otherwise all bits. A
+ * batch shares one factor. */
 static void test_tf32(void **)
 {
     const int64_t M = 33, N = 20, K = 70, BATCH = 3;

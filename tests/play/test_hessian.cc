@@ -59,8 +59,8 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
 
 /* Every fourth token is an outlier in two channels, one of them 1.25 times the other, so H of these
  * channels is singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
- * positive definite if sums lose at most 7e-7 of its trace. One product of 16,384 tokens loses
- * 3.5e-6. */
+ * positive definite if sums lose at most 7e-7 of its trace. One matrix multiplication over 16,384
+ * tokens loses 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -113,8 +113,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches have any number of tokens. Only one shape of product is needed for each 256 tokens, not
- * one for each batch. */
+/* Batches have any number of tokens. Only one shape of matrix multiplication is needed for each 256
+ * tokens, not one for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };
@@ -141,8 +141,8 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
-/* Four chunks need one product and one launch. The parts are added in the order of tokens, for any
- * division into calls. */
+/* Four chunks need one matrix multiplication and one launch of a kernel. The parts are added in the
+ * order of tokens, for any division into calls. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };

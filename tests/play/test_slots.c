@@ -115,7 +115,8 @@ static osh_cuda_counters counted(fixture *f)
     return c;
 }
 
-/* Finds the file of the value in the directory, which also has a small mark file. */
+/* Finds the file of the value in the directory, which also has a small file that identifies the
+ * directory. */
 static void find_file(fixture *f, char path[300])
 {
     char **names = NULL;

@@ -386,7 +386,7 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            /* The prediction does not depend on the old content of the marks. */
+            /* The prediction does not depend on the old content of the flags. */
             whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);

@@ -67,7 +67,7 @@ static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to,
     return OSH_OK;
 }
 
-/* Collects the statistics of the inputs in two batches, like a run. */
+/* Collects the statistics of the inputs in two batches, as the program does. */
 static void collect(const awq_case *c, float *mean, osh_tensor *h)
 {
     float sums[2 * N] = {0};

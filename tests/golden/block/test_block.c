@@ -16,8 +16,9 @@ typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, a
     tiny_model at;
     osh_partition *parts;
     const osh_subgraph *sub; // view: subgraph of the layer
-    osh_dataset data;        // views of the test case own [tokens, width]: inputs of the quantized
-                             // and of the original layer, output of the original layer
+    osh_dataset data;        // views of the test case
+    /* own [tokens, width]: inputs of the quantized and of the original layer, output of the
+     * original layer */
     float *x[3];
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];   // own

@@ -1,7 +1,7 @@
 /* test_tune.c - compares the tuning of a whole model with PyTorch (gen.py): the loss of each step
  * must agree within 1 %, on f32 models. Rounding errors are smaller, but if two sums differ in the
- * last bit, about one code in 20,000 is rounded to the other side. The number of threads must not
- * change a bit, the memory must be as predicted, and every allocation may fail. */
+ * last bit, about one code in 20,000 is rounded to the other side. The bytes must not depend on the
+ * number of threads, the memory must be as predicted, and every allocation may fail. */
 #include "learn/tune.h"
 #include "unit/tiny_model.h"
 
