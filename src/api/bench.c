@@ -36,10 +36,10 @@ typedef struct peaks { // members that are numbers: operations or bytes per seco
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
-    double card_file, card_cufile; // from the disk to the GPU: through page-locked memory, and by
-                                   // cuFile
-    double pinned, pinned_all;     // from the disk to page-locked memory: by one thread, and by all
-                                   // threads
+    double card_file, card_cufile; // bytes per second from the disk to the GPU: through page-locked
+                                   // memory, and by cuFile
+    double pinned, pinned_all;     // bytes per second from the disk to page-locked memory: by one
+                                   // thread, and by all threads
     char *card;  // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;

@@ -303,8 +303,8 @@ static osh_status choice_say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, voi
     } kinds[4 * OSH_CANDIDATES];
     int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) // in each kind, the modules are sorted by the bits of
-                                         // their candidates
+    /* Counts the units by the label of their chosen candidate. */
+    for (int i = 0; i < m->n_units; i++)
         for (int k = 0; k < m->units[i].n; k++) {
             int at = 0;
             while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;

@@ -204,7 +204,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
 size_t osh_apart_bytes(int at_once); // gross bytes that osh_parallel_apart allocates
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
- * checks osh_interrupted, and osh_parallel_for checks it before each chunk. */
+ * calls osh_interrupted from time to time, and osh_parallel_for calls it before each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
 osh_status osh_check_interrupt(osh_ctx *cx); // fails with OSH_E_INTERRUPTED if the job is

@@ -31,7 +31,7 @@ typedef struct osh_log_state {
     char *command;    // own: text of the command, the first line of a log file; NULL: not set
     osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
     void *hears_user;
-    osh_progress_fn told; // called with each progress report; NULL: no callback
+    osh_progress_fn told; // callback for each progress report; NULL: none
     void *told_user;
 } osh_log_state;
 
@@ -81,8 +81,8 @@ typedef struct osh_shared {
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
-    bool (*give)(void *user);  // set before give_above, so that a thread that reads give_above
-                               // finds `give`
+    bool (*give)(void *user);  // callback for memory; stored before give_above, so that a thread
+                               // that reads give_above finds `give`
     void *give_user;
     /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
      * larger. */

@@ -23,8 +23,8 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 }
 
 /* Opens a file with O_NONBLOCK, because otherwise open(2) of a pipe waits until another process
- * opens the other end. With O_NONBLOCK it does not wait; opening a pipe for writing fails if no
- * process reads it. */
+ * opens the other end. With O_NONBLOCK open(2) of a pipe returns at once, and fails if the pipe is
+ * opened for writing and no process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;

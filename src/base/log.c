@@ -323,7 +323,8 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
 
-    if (l->told) l->told(l->told_user, p); // called without the lock, because the callback may log
+    if (l->told) l->told(l->told_user, p); // the callback is called without the lock, because it
+                                           // may log
     pthread_mutex_lock(&l->lock);
     m.left = progress_eta(l, p, m.now);
     bool due = (p->finished && (json || !p->small)) || m.now - l->last_shown >= min_gap;

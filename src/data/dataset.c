@@ -208,7 +208,7 @@ typedef struct span { // position and number of the tokens of one row in reading
 
 typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    span *spans; // own; spans[i]: row at position (first position of the pass) + i
+    span *spans; // own; spans[i] is the row whose position is i + the first position of the pass
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
