@@ -126,8 +126,8 @@ static void test_closest(void **state)
     guarded_fill(&x0, 1, 1), guarded_fill(&w, 2, 1);
     guarded_fill(&h, 3, 0), guarded_fill(&s, 3, 0);
     for (int i = 0; i < I; i++) ((int32_t *)perm.t.data)[i] = i;
-    for (int i = 0; i < N * I; i++) // each channel of x has a part of the neighbouring channel of
-                                    // x0
+    for (int i = 0; i < N * I; i++) // a fraction of the neighbouring channel of x0 is added to each
+                                    // channel of x
         ((float *)x.t.data)[i] =
             (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
                     0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));

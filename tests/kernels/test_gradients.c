@@ -106,7 +106,7 @@ static const grad_case cases[] = {
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
     /* The sizes are multiples of the kernel's block sizes; out_features is processed in two
-     * parts. */
+     * ranges. */
     {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
     /* More tokens than the kernel packs at once. */
     {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},

@@ -17,7 +17,8 @@ typedef struct op_case {
                                  // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // NULL: the defaults of the op
-    const void *without;         // like `attr`, but without one property; the result must differ
+    const void *without;         // attributes like `attr`, but without one property; the result
+                                 // must differ
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 

@@ -121,7 +121,8 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-static const target_row moe_rows[] = { // for qwen3_moe: 3 layers, of which the second has an MLP
+static const target_row moe_rows[] = { // for qwen3_moe, which has 3 layers; the second layer has an
+                                       // MLP
     {{NULL}, 0, 3},
     {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and
                                              // down of each expert and of the MLP are two; the head

@@ -166,7 +166,7 @@ static void test_jobs(void **state)
                                                              {0}}),
                      ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // called before a job: ends that job, but not the next
+    oneshot_interrupt(s->o); // a call before a job ends that job, but not the next
     assert_int_equal(
         oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
         ONESHOT_E_INTERRUPTED);

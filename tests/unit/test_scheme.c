@@ -378,8 +378,8 @@ static void test_vllm_lookup(void **state)
     }
 }
 
-/* vLLM tries the groups in the order of the file. A fused layer gets the group of its first part,
- * even if its parts are in two groups. */
+/* vLLM tries the groups in the order of the file. A fused layer gets the group of its first
+ * projection, even if its projections are in two groups. */
 static void test_vllm_order(void **state)
 {
     static const char *const modules[] = {"0.q_proj", "0.k_proj", "0.v_proj", "0.down_proj"};
@@ -421,8 +421,8 @@ static void test_vllm_latent(void **state)
                  "0.fused_qkv_a_proj");
 }
 
-/* Some names are fused in only one family, or in another way. vLLM looks up a part even if the
- * checkpoint has no such part. */
+/* Some names are fused in only one family, or in another way. vLLM looks up every projection of a
+ * fused layer, even a projection that the checkpoint does not have. */
 static void test_vllm_families(void **state)
 {
     static const struct {

@@ -17,7 +17,7 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the parts
+/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the members
  * of `c`. */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
