@@ -116,7 +116,7 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_gross(size_t n_bytes); // gross bytes of an allocation of n_bytes
-void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
+void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
 /* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
  * may be kept up to the peak of the counts. */
 void osh_mem_tune(void);

@@ -72,7 +72,7 @@ typedef struct osh_kept {
  * Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
 void osh_kept_put(osh_kept *k, void *base, size_t n);
-/* Returns pages to the system until at most n bytes are kept. */
+/* Gives pages back to the system until at most n bytes are kept. */
 void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {

@@ -54,7 +54,7 @@ static char *extent_cut(osh_kept *k, int i, size_t n)
     return base;
 }
 
-/* Returns the last n bytes of extent i to the system. */
+/* Gives the last n bytes of extent i back to the system. */
 static void extent_unmap(osh_kept *k, int i, size_t n)
 {
     munmap(extent_cut(k, i, n), n);

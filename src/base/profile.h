@@ -88,8 +88,9 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     /* True if the scopes ran on another thread than the job's. Their time overlaps the time of
      * other rows. */
     bool background;
-    int64_t peak_bytes, live_bytes; // highest memory and allocated bytes while a scope with records
-                                    // was open; 0: no such scope
+    int64_t peak_bytes, live_bytes; // peak_bytes: highest memory of the process; live_bytes:
+                                    // highest allocated bytes; both while a scope with records was
+                                    // open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase

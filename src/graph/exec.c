@@ -73,7 +73,7 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
     osh_free(cx, b);
 }
 
-/* ---- one run ---- */
+/* ---- the state of one osh_exec_run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
     int route;         // index of the value that is the router's output

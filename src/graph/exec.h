@@ -176,7 +176,7 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
                                   // because the caller of osh_exec_run passes them in
-    const bool *in;     // true: the caller brings the value
+    const bool *in;     // true: the value exists before the first node
     const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
                         // for all values
     const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;

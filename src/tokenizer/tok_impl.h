@@ -1,5 +1,5 @@
-/* tok_impl.h - declarations that the files tok_*.c of a tokenizer share. src/chat uses the functions
- * for UTF-8, too.
+/* tok_impl.h - declarations that the files tok_*.c of a tokenizer share. src/chat uses the
+ * functions for UTF-8, too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
  *         -> pre-tokenizers -> model -> ids, with the post-processor's ids before and after
