@@ -12,8 +12,8 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block; number of blocks in the file for the
-                                         // disk (256 MiB)
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // BLOCK: bytes of a block; N_BLOCKS: blocks in the file
+                                         // for the disk (256 MiB)
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {

@@ -134,7 +134,8 @@ int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); <
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
                                                                          // osh_progress_mode
-void osh_log_colour(osh_ctx *cx, bool on); // colours of the live line; only a terminal shows them
+void osh_log_colour(osh_ctx *cx, bool on); // sets whether the live line has colours; only a
+                                           // terminal shows them
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
  * leaves whole lines. path NULL closes the file. */
@@ -162,8 +163,8 @@ typedef struct osh_progress {
     const char *name;             // "model.layers.2"
     const char *phase;            // "observe", "gptq", "propagate", "read", ...
     int64_t done, total;          // finished units of work of the phase; all units
-    double work_done, work_total; // finished and whole work of the job, in any unit; the ETA is
-                                  // computed from them
+    double work_done, work_total; // finished work and all work of the job, in any unit; the ETA is
+                                  // computed from both
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
                                   // work_total
     double tokens_per_s;          // speed of the last passes; <= 0: unknown
@@ -176,8 +177,8 @@ typedef struct osh_progress {
     bool small; // true for a subgraph of a job with very many subgraphs: its line is only in the
                 // log file and in JSON
 } osh_progress;
-void osh_progress_show(osh_ctx *cx, const osh_progress *p); // at most ten redraws per second on a
-                                                            // terminal
+void osh_progress_show(osh_ctx *cx, const osh_progress *p); // shows the progress; on a terminal at
+                                                            // most ten times per second
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
 /* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. fn must
  * not block. fn NULL: no callback. */

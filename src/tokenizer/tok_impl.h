@@ -76,12 +76,12 @@ size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
-bool osh_cp_is_space(uint32_t cp);   // characters with the property White_Space
-bool osh_cp_is_word(uint32_t cp);    // characters of \w in Rust's regex: Alphabetic, M, Nd, Pc,
-                                     // Join_Control
-bool osh_cp_is_numeric(uint32_t cp); // characters of category N
-bool osh_cp_is_punct(uint32_t cp);   // characters of category P, and ASCII punctuation
-bool osh_cp_is_mark(uint32_t cp);    // characters of category M
+bool osh_cp_is_space(uint32_t cp);   // true for characters with the property White_Space
+bool osh_cp_is_word(uint32_t cp);    // true for characters of \w in Rust's regex: Alphabetic, M,
+                                     // Nd, Pc, Join_Control
+bool osh_cp_is_numeric(uint32_t cp); // true for characters of category N
+bool osh_cp_is_punct(uint32_t cp);   // true for characters of category P, and ASCII punctuation
+bool osh_cp_is_mark(uint32_t cp);    // true for characters of category M
 /* Returns the start of the valid character that ends at `at` (> 0). */
 size_t osh_utf8_before(const char *s, size_t at);
 
@@ -181,8 +181,9 @@ osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
-osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // positions where all normalizers
-                                                                  // together allow a cut
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // returns the kind of positions
+                                                                  // where all normalizers together
+                                                                  // allow a cut
 typedef struct osh_tok_cuts osh_tok_cuts;
 /* Makes an object that tells where a text may be cut. `normalizers` must outlive *out. */
 osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers);

@@ -866,8 +866,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
         }
 }
 
-/* Checks the bits `spreads` of ops, from which osh_exec_run knows that a value that is not finite
- * is found in a later value. */
+/* Checks the bits `spreads` of ops. osh_exec_run relies on these bits: a value that is not finite
+ * makes a later value not finite. */
 static void test_card_spreads(void **state)
 {
     (void)state;
