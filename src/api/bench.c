@@ -28,8 +28,10 @@ static const struct {
     {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second; 0:
-                                                                        // not measured
+typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second: of
+                                                                        // AMX tiles alone, and of
+                                                                        // each shape; 0: not
+                                                                        // measured
 
 typedef struct peaks { // members that are numbers: operations or bytes per second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;

@@ -11,7 +11,7 @@
 #include "graph/exec.h"
 
 typedef struct osh_device_peaks osh_device_peaks;
-/* Makes an object for the graph g, which is a view and must outlive *out. */
+/* Makes an object for the graph g. *out has a view of g, so g must outlive *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
 /* Walks the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until the

@@ -380,7 +380,8 @@ done:
     return rc;
 }
 
-/* Reads one merge, "a b" or ["a", "b"], and stores the ids of both tokens and of their union. */
+/* Reads one merge, "a b" or ["a", "b"], and stores the ids of both tokens and of their
+ * concatenation. */
 static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank,
                                  const char *what)
 {
