@@ -336,7 +336,7 @@ static void test_against_reference(void **state)
                 osh_ctx_free(cx);
             }
             for (int n = 0; n <= N_STEPS; n++) {
-                /* With few rows a single code changes the loss by more. */
+                /* With few rows, a single code changes the loss by more than with many rows. */
                 double slack = p->O > 10 && k == RANDOM ? 0.01 : 0.05;
                 if (fabs(loss[1][n] - loss[0][n]) > slack * loss[0][n])
                     print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n,
