@@ -108,7 +108,7 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
                                      size_t from, osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
-/* One normalizer or pre-tokenizer. A Sequence becomes several steps. */
+/* Treatment of the matches of a pattern, as in SplitDelimiterBehavior of tokenizers. */
 typedef enum {
     OSH_SPLIT_REMOVED,
     OSH_SPLIT_ISOLATED,
@@ -139,6 +139,7 @@ typedef struct osh_tok_work {
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
+/* One normalizer or pre-tokenizer. A Sequence becomes several steps. */
 struct osh_tok_step {
     osh_tok_step_fn run;
     size_t index; // index of the step in the list of steps

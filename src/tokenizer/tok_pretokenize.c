@@ -97,8 +97,8 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // an empty match directly after
-                                                                    // a match
+        bool again = start == end && start == done_to && start > 0; // true for an empty match
+                                                                    // directly after a match
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
             OSH_TRY(cutter_add(c, start, end, true));

@@ -73,7 +73,7 @@ static void store(fixture *f, int value, int64_t batch, int round)
     ok(f, osh_tensor_put(f->cx, t, 0, host, n));
     ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
     osh_tensor_free(f->cx, t);
-    next = rows_new(f, value, batch); // `next` gets the memory of t
+    next = rows_new(f, value, batch); // `next` is allocated in the memory that t had
     ok(f, osh_tensor_zero(f->cx, next));
     osh_tensor_free(f->cx, next);
     osh_free(f->cx, host);

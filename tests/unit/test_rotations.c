@@ -375,8 +375,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* Makes a plan with a rotation that runs with the model. It changes the graph and the checkpoint,
- * so each attempt opens both again. */
+/* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
+ * checkpoint, so each attempt opens both again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
