@@ -192,10 +192,10 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* Calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside fn), and then
- * `take` for each finished chunk in the order of chunk numbers. The calling thread calls `take`
- * between its own chunks. At most at_once chunks are begun and not yet taken. After a chunk fails,
- * no chunk begins; finished chunks with lower numbers are still taken. */
+/* osh_parallel_apart calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside
+ * fn), and then `take` for each finished chunk in the order of chunk numbers. The calling thread
+ * calls `take` between its own chunks. At most at_once chunks are begun and not yet taken. After a
+ * chunk fails, no chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

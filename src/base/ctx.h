@@ -45,7 +45,7 @@ typedef struct osh_open_scope { // a stage of the profile that has begun on this
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* Pages of freed large blocks, kept for the next blocks (kept.c). */
+/* An osh_kept has the pages of freed large blocks, which are kept for the next blocks (kept.c). */
 enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };

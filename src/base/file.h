@@ -33,8 +33,8 @@ const char *osh_file_path(const osh_file *f);
 /* Reads all n bytes or fails. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
- * MiB: a file that is read once then evicts no file that is read often. Allocates a little more
- * than OSH_DIRECT_BYTES of host memory during the call. */
+ * MiB. So a file that is read once does not evict files that are read often from the cache.
+ * Allocates a little more than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads n bytes like osh_file_pread_direct and passes them to fn piece by piece. */

@@ -147,9 +147,9 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * then runs all nodes on its own sample and does not wait for other threads between two nodes. The
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
-/* Returns e such that nodes [node, e) run together, sample by sample; a single node runs on the
- * whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in osh_exec_span, for nodes
- * [first, end). */
+/* osh_exec_together returns e such that nodes [node, e) run together, sample by sample; a single
+ * node runs on the whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in
+ * osh_exec_span, for nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;

@@ -106,8 +106,8 @@ osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkp
 /* True if the value is an output of routed_rows, or is computed row by row from such an output. In
  * such a value, rows of tokens that are not routed to the expert are zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
-/* Builds the graph like osh_graph_new, for authors of templates: tensors that are missing or have a
- * wrong shape or dtype are listed in *faults, and are no error. */
+/* osh_graph_check builds the graph like osh_graph_new, for authors of templates: tensors that are
+ * missing or have a wrong shape or dtype are listed in *faults, and are no error. */
 typedef struct osh_graph_faults {
     osh_buf text; // own: one line for each fault
     int64_t n;

@@ -39,9 +39,10 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
  * top-level member that osh_json_edit inserts. A whole number prints as an int, any other number as
  * Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
-/* Writes a JSON object that may be too large for memory: the members of `root`, and arrays whose
- * items the callback `item` makes one at a time. `lists` ends with an entry whose key is NULL. Its
- * keys must not be in `root`. If `item` sets *out to NULL, the item is skipped. */
+/* osh_json_write writes a JSON object that may be too large for memory: the members of `root`, and
+ * arrays whose items the callback `item` makes one at a time. `lists` ends with an entry whose key
+ * is NULL. The keys in `lists` must not be in `root`. If `item` sets *out to NULL, the item is
+ * skipped. */
 typedef struct osh_json_list {
     const char *key;
     int64_t n;
@@ -49,10 +50,10 @@ typedef struct osh_json_list {
 } osh_json_list;
 osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists,
                           const void *user);
-/* Reads a JSON object of a file in pieces. `lists` names its long arrays and ends with an entry
- * whose key is NULL. Each item of such an array is passed to the callback `item` in the order of
- * the file, or skipped if `item` is NULL. *rest (own) is the tree of the whole object, with null
- * for each of these arrays. rest may be NULL. */
+/* osh_json_read_lists reads a JSON object of a file in pieces. `lists` names its long arrays and
+ * ends with an entry whose key is NULL. Each item of such an array is passed to the callback `item`
+ * in the order of the file, or skipped if `item` is NULL. *rest (own) is the tree of the whole
+ * object, with null for each of these arrays. rest may be NULL. */
 typedef struct osh_json_taken {
     const char *key;
     osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);

@@ -9,8 +9,8 @@
 
 enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
 
-/* Joins the segments of one piece (matches and the gaps between them), in order, into new pieces.
- * `kind` says which segments are joined. */
+/* A cutter joins the segments of one piece (matches and the gaps between them), in order, into new
+ * pieces. `kind` says which segments are joined. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;
