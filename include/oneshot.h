@@ -96,11 +96,11 @@ ONESHOT_API const char *oneshot_error(const oneshot *o);
 ONESHOT_API const char *oneshot_version(void);
 
 /* The jobs. The arguments threads, log_level and progress are errors: they are members of
- * oneshot_options. Before the first matrix product of a process, a job sets the environment
- * variables OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa).
- * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
- * oneshot_verify: dir is an output, and the argument model is its source. Findings are passed to
- * on_text; if there are any, the function returns ONESHOT_E_FORMAT. */
+ * oneshot_options. Before the first matrix multiplication of a process, a job sets the environment
+ * variables OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa). oneshot_compress: after a
+ * failure, an interrupt or a kill, the same call continues the work. oneshot_verify: dir is an
+ * output, and the argument model is its source. Findings are passed to on_text; if there are any,
+ * the function returns ONESHOT_E_FORMAT. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_plan(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_eval(oneshot *o, const oneshot_argument *args);

@@ -30,7 +30,8 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    OSH_TRY(osh_check_interrupt(cx)); // needed if nothing is copied
+    OSH_TRY(osh_check_interrupt(cx)); // this check is needed if nothing is copied, because then no
+                                      // other check runs
 done:
     osh_run_end(cx, r, scope);
     return rc;
@@ -265,8 +266,8 @@ typedef struct others {
 
 static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
 
-/* Adds a pass that needs `host` bytes of host memory. Takes ownership of `of`, the name of the
- * pass. */
+/* Adds a pass (such as the survey) that needs `host` bytes of host memory. Takes ownership of `of`,
+ * the name of the pass. */
 static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
 {
     if (host > o->opt.others_host) {
@@ -303,8 +304,9 @@ done:
     return rc;
 }
 
-/* Fails if the budget is too small for the run or for another pass. Called before the first pass.
- * Plans the run as if the recipe had the results of the passes. */
+/* Fails if the budget is too small for the run or for a pass before or after the run (struct
+ * others). Called before the first of these passes. Plans the run as if the recipe already had the
+ * results of the passes. */
 static osh_status check_run(osh_ctx *cx, const osh_options *opt)
 {
     osh_plan *p = NULL; // own

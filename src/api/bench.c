@@ -12,10 +12,10 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // bytes of a block; number of blocks in the file for the
-                                         // disk (256 MiB)
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // BLOCK: bytes of a block; N_BLOCKS: blocks in the file
+                                         // for the disk (256 MiB)
 
-/* Matrix products of a decoder layer of SmolLM2-135M. */
+/* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {
     const char *name, *key;
     osh_peak_shape shape;
@@ -28,18 +28,20 @@ static const struct {
     {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second; 0:
-                                                                        // not measured
+typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second: of
+                                                                        // AMX tiles alone, and of
+                                                                        // each shape; 0: not
+                                                                        // measured
 
 typedef struct peaks { // members that are numbers: operations or bytes per second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
-    double card_file, card_cufile; // from the disk to the GPU: through page-locked memory, and by
-                                   // cuFile
-    double pinned, pinned_all;     // from the disk to page-locked memory: by one thread, and by all
-                                   // threads
+    double card_file, card_cufile; // bytes per second from the disk to the GPU: through page-locked
+                                   // memory, and by cuFile
+    double pinned, pinned_all;     // bytes per second from the disk to page-locked memory: by one
+                                   // thread, and by all threads
     char *card;  // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;

@@ -100,7 +100,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
     osh_pace *pace = &r->pace;
     osh_tensor *w = NULL; // own
     bool datafree = r->plan->in.pipeline == OSH_PIPELINE_DATAFREE;
-    for (int s = 0; s < pace->n; s++) // the progress does not count visits of other subgraphs
+    for (int s = 0; s < pace->n; s++) // progress counts no work of other subgraphs
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));

@@ -5,7 +5,8 @@
 #include "run/run.h"
 
 typedef struct osh_largest {
-    int index;        // index of the subgraph's visit; in a run without data, index of the Linear
+    int index;        // index of the visit (the work on the subgraph); in a run without data, index
+                      // of the Linear
     const char *name; // view: lives as long as the plan
     int64_t host_bytes, device_bytes; // predicted peaks in bytes; host_bytes includes the memory
                                       // that the program always needs

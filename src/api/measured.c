@@ -109,8 +109,8 @@ done:
     return rc;
 }
 
-/* Sets *recipe (own) to the recipe of the output if that recipe has the mark of this
- * measurement. */
+/* Sets *recipe (own) to the recipe of the output if that recipe has the line m->mark, which
+ * identifies this measurement. */
 static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
                                         const osh_options *opt)
 {

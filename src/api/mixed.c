@@ -26,8 +26,8 @@ typedef struct survey {
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` without,
-                     // `id` with the target
+    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` excludes the
+                     // target (bits or size), `id` includes it
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     char *pass;      // own: text for the pass that needs `least`
@@ -175,7 +175,8 @@ static char *choice_mark(osh_ctx *cx, uint64_t id)
     return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
 }
 
-/* Sets c->recipe (own) to the recipe of the output if that recipe has the mark of this choice. */
+/* Sets c->recipe (own) to the recipe of the output if that recipe has the line that identifies this
+ * choice. */
 static osh_status survey_find_output(osh_ctx *cx, osh_choice *c, const survey *s,
                                      const osh_options *opt)
 {
@@ -302,8 +303,8 @@ static osh_status choice_say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, voi
     } kinds[4 * OSH_CANDIDATES];
     int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) // in each kind, the modules are sorted by the bits of
-                                         // their candidates
+    /* Counts the units by the label of their chosen candidate. */
+    for (int i = 0; i < m->n_units; i++)
         for (int k = 0; k < m->units[i].n; k++) {
             int at = 0;
             while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;

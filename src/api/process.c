@@ -92,7 +92,8 @@ osh_status osh_isa_of_process(osh_ctx *cx, const char *isa)
     osh_status rc = OSH_OK;
     const char *core = NULL;
     OSH_TRY(osh_isa_select(cx, &core, isa));
-    /* OpenBLAS gets one thread, because the program runs several products in parallel. */
+    /* OpenBLAS gets one thread, because the program runs several matrix multiplications in
+     * parallel. */
     if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
 done:

@@ -40,7 +40,7 @@ enum {
 /* MALLOC_BYTES: bytes that glibc adds to each block. */
 enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
-    size_t n_bytes; // at most SMALL_BYTES in a small block
+    size_t n_bytes; // bytes of the caller; at most SMALL_BYTES in a small block
     void *from;     // pointer that malloc returned; not used for a block of whole pages
     osh_mem_class class;
 } head;
@@ -142,7 +142,8 @@ static bool mem_limit_fail(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
     return false;
 }
 
-/* Counts a block. Fails if the block exceeds a limit. */
+/* Adds a block of n_bytes to the counts of bytes in use. Returns false, with an error message, if a
+ * limit would be exceeded. */
 static bool mem_block_count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);
@@ -315,7 +316,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // sets the threshold, which otherwise grows when large
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // malloc would raise this threshold itself when large
                                            // blocks are freed
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);

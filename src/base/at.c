@@ -139,8 +139,8 @@ done:
     return rc;
 }
 
-/* Returns `base` followed by 16 random hexadecimal digits. The caller owns the text. NULL: no
- * memory. */
+/* Returns `base` followed by 16 random hexadecimal digits, or NULL if there is no memory. The
+ * caller owns the text. */
 static char *new_name(osh_ctx *cx, const char *base)
 {
     uint64_t digits = 0;
@@ -202,8 +202,8 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        if (fd < 0) errno = EACCES; // reports that the file cannot be made, not that the file is
-                                    // missing
+        if (fd < 0) errno = EACCES; // the message then says that the file cannot be made, not that
+                                    // the file is missing
     }
     OSH_TRY(at_file(cx, out, fd, d, name));
 done:

@@ -30,8 +30,8 @@ osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
                          const char *name); // removes a file or link, but no directory; a missing
                                             // file is no error
-/* The two functions write a file or make a link d/name. They create it with a new name in the
- * directory `by`, which is on the same file system, and then rename it. */
+/* The two functions write a file or make a link d/name. They create the file or link with a new
+ * name in the directory `by`, which is on the same file system, and then rename it. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

@@ -81,8 +81,8 @@ void osh_error_clear(osh_ctx *cx);
         }                                                                                          \
     } while (0)
 
-/* Memory. Allocations are counted, aligned to 64 bytes from 128 bytes on, and thread-safe. Every
- * failure is recorded with osh_fail. */
+/* Memory. Allocations are counted and thread-safe. Blocks of 128 bytes and more are aligned to 64
+ * bytes. Every failure is recorded with osh_fail. */
 void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
@@ -115,8 +115,8 @@ void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-size_t osh_mem_gross(size_t n_bytes); // gross bytes that an allocation of n_bytes counts
-void osh_mem_trim(osh_ctx *cx);       // returns free memory to the system
+size_t osh_mem_gross(size_t n_bytes); // gross bytes of an allocation of n_bytes
+void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
 /* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
  * may be kept up to the peak of the counts. */
 void osh_mem_tune(void);
@@ -134,7 +134,8 @@ int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); <
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
                                                                          // osh_progress_mode
-void osh_log_colour(osh_ctx *cx, bool on); // colours of the live line; only a terminal shows them
+void osh_log_colour(osh_ctx *cx, bool on); // sets whether the live line has colours; only a
+                                           // terminal shows them
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
  * leaves whole lines. path NULL closes the file. */
@@ -158,11 +159,12 @@ typedef enum {
     OSH_PROGRESS_NONE
 } osh_progress_mode;
 typedef struct osh_progress {
-    int64_t step, n_steps;        // subgraph number and count, 1-based
+    int64_t step, n_steps;        // number of the current subgraph, from 1; number of subgraphs
     const char *name;             // "model.layers.2"
     const char *phase;            // "observe", "gptq", "propagate", "read", ...
-    int64_t done, total;          // steps of the phase
-    double work_done, work_total; // work of the job, in any unit; for the ETA
+    int64_t done, total;          // finished units of work of the phase; all units
+    double work_done, work_total; // finished work and all work of the job, in any unit; the ETA is
+                                  // computed from both
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
                                   // work_total
     double tokens_per_s;          // speed of the last passes; <= 0: unknown
@@ -172,11 +174,11 @@ typedef struct osh_progress {
                                   // nearest; <= 0: unknown
     bool finished;                // the subgraph is complete: a line is printed for it if stderr is
                                   // no terminal
-    bool small; // true for steps of which there are very many: they have lines only in the log file
-                // and in JSON
+    bool small; // true for a subgraph of a job with very many subgraphs: its line is only in the
+                // log file and in JSON
 } osh_progress;
-void osh_progress_show(osh_ctx *cx, const osh_progress *p); // at most ten redraws per second on a
-                                                            // terminal
+void osh_progress_show(osh_ctx *cx, const osh_progress *p); // shows the progress; on a terminal at
+                                                            // most ten times per second
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
 /* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. fn must
  * not block. fn NULL: no callback. */
@@ -190,10 +192,10 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* Calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside fn), and then
- * `take` for each finished chunk in order. The calling thread calls `take` between its own chunks.
- * At most at_once chunks are begun and not yet taken. After a chunk fails, no chunk begins;
- * finished chunks before the failed chunk are still taken. */
+/* osh_parallel_apart calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside
+ * fn), and then `take` for each finished chunk in the order of chunk numbers. The calling thread
+ * calls `take` between its own chunks. At most at_once chunks are begun and not yet taken. After a
+ * chunk fails, no chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);
@@ -203,7 +205,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
 size_t osh_apart_bytes(int at_once); // gross bytes that osh_parallel_apart allocates
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
- * checks osh_interrupted, and osh_parallel_for checks it before each chunk. */
+ * calls osh_interrupted from time to time, and osh_parallel_for calls it before each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
 osh_status osh_check_interrupt(osh_ctx *cx); // fails with OSH_E_INTERRUPTED if the job is

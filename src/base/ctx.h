@@ -28,24 +28,24 @@ typedef struct osh_log_state {
     double last_work;
     bool counting;    // t0 is set
     int fd;           // own: descriptor of the log file; -1: none
-    char *command;    // own: the command, first line of a log file; NULL: not set
+    char *command;    // own: text of the command, the first line of a log file; NULL: not set
     osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
     void *hears_user;
-    osh_progress_fn told; // called with each progress report; NULL: no callback
+    osh_progress_fn told; // callback for each progress report; NULL: none
     void *told_user;
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage of the profile that has begun on this thread and not
                                 // ended
-    int row;       // row of the profile
+    int row;       // index of the stage's row in the profile
     bool records;  // the start record of the stage is in the file
     double start;  // seconds since the profile's start
     double inside; // seconds of the inner scopes that have ended
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* Pages of freed large blocks, kept for the next blocks (kept.c). */
+/* An osh_kept has the pages of freed large blocks, which are kept for the next blocks (kept.c). */
 enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
@@ -65,14 +65,14 @@ typedef struct osh_kept {
     uint64_t clock;
     int n_sizes, n_extents;
     osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
-    osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
+    osh_extent extents[OSH_KEPT_EXTENTS]; // free ranges, sorted by address; no two are adjacent
 } osh_kept;
 
 /* Returns a block of n bytes in whole pages. At most `room` bytes of other blocks stay kept.
  * Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
 void osh_kept_put(osh_kept *k, void *base, size_t n);
-/* Returns pages to the system until at most n bytes are kept. */
+/* Gives pages back to the system until at most n bytes are kept. */
 void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {
@@ -81,8 +81,8 @@ typedef struct osh_shared {
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
-    bool (*give)(void *user);  // set before give_above, so that a thread that reads give_above
-                               // finds `give`
+    bool (*give)(void *user);  // callback for memory; stored before give_above, so that a thread
+                               // that reads give_above finds `give`
     void *give_user;
     /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
      * larger. */
@@ -111,7 +111,7 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
-/* Writes a line to the log file. */
+/* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
 void osh_profile_free(osh_profile *p);
 int64_t osh_mem_used_high(osh_shared *sh); // highest used[HOST] since the last call

@@ -8,7 +8,8 @@ extern "C" {
 #include "base/base.h"
 
 /* Opens the library and its driver once for the process. The process must have a CUDA context and
- * must not fork afterwards. On failure returns false and writes the reason to why [room]. */
+ * must not fork afterwards. On failure returns false and writes the reason to `why`, which has
+ * `room` bytes. */
 bool osh_cufile_open(osh_ctx *cx, char *why, size_t room);
 /* True if the kernel module nvidia-fs is loaded. Without this module cuFile may read through host
  * memory. */

@@ -19,7 +19,7 @@ typedef enum { // use of the file or directory that an option's value names
     OSH_PATH_SCRATCH,  // a directory in which this program makes a directory of its own
     OSH_PATH_LOG,      // the file of osh_log_file
     OSH_PATH_PROFILE,  // the file of osh_profile_start
-    OSH_PATH_NPY,      // a file of f32 numbers
+    OSH_PATH_NPY,      // an output: a .npy file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
     OSH_PATH_IN_OUTPUT // a file of the output that a recipe names
 } osh_path_use;
@@ -34,7 +34,7 @@ typedef struct osh_field {
     const char *dflt; // default value as text; NULL: zero
     double min, max;  // allowed range; both 0: any value
     const char *doc;
-    const char *alias;  // another flag name, or NULL
+    const char *alias;  // second name of the flag; NULL: none
     const char *values; // allowed values of OSH_F_STR as "a|b|c"; NULL: any text
     /* Title of the group of options that begins with this row in the help. NULL: the row belongs to
      * the group of the row above. */
@@ -48,7 +48,7 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * items, which are separated by commas outside of brackets. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than any two tables have together
+enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views

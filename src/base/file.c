@@ -23,8 +23,8 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 }
 
 /* Opens a file with O_NONBLOCK, because otherwise open(2) of a pipe waits until another process
- * opens the other end. With O_NONBLOCK it does not wait; opening a pipe for writing fails if no
- * process reads it. */
+ * opens the other end. With O_NONBLOCK open(2) of a pipe returns at once, and fails if the pipe is
+ * opened for writing and no process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
@@ -192,8 +192,8 @@ typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the by
     void *user;
 } scan;
 
-/* Reads whole blocks as far as the system supports it. `fd` is the file of s->f, opened for direct
- * access. */
+/* Reads whole blocks as long as the file system supports direct access. `fd` is the file of s->f,
+ * opened for direct access. */
 static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
 {
     int64_t at = s->offset / DIRECT_ALIGN * DIRECT_ALIGN, end = s->offset + (int64_t)s->n;
@@ -448,7 +448,7 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    osh_file_forget_part(f, 0, 0); // 0: the whole file
+    osh_file_forget_part(f, 0, 0); // 0 bytes mean the whole file
 }
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)
@@ -473,7 +473,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size,
                  max_bytes);
     cap = (size > 0 ? (size_t)size : 4096) + 1; // files of /proc report size 0
-    /* WILLNEED asks for one large request instead of one per 128 KiB. */
+    /* WILLNEED: the kernel reads the file in one large request instead of one per 128 KiB. */
     posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED);
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {

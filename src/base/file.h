@@ -11,9 +11,10 @@ int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
-osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // for reading and
-                                                                           // writing; an existing
-                                                                           // file becomes empty
+osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // creates a file for
+                                                                           // reading and writing;
+                                                                           // an existing file
+                                                                           // becomes empty
 /* Creates a temporary file and locks it until it is closed. Never follows a link and never replaces
  * a file of another user. First removes a file that a killed process left: a regular file of this
  * user (for root: of any user) with one hard link that no process has locked. Anything else at
@@ -32,8 +33,8 @@ const char *osh_file_path(const osh_file *f);
 /* Reads all n bytes or fails. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
- * MiB: a file that is read once then evicts no file that is read often. Allocates a little more
- * than OSH_DIRECT_BYTES of host memory during the call. */
+ * MiB. So a file that is read once does not evict files that are read often from the cache.
+ * Allocates a little more than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads n bytes like osh_file_pread_direct and passes them to fn piece by piece. */
@@ -120,8 +121,8 @@ osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the direc
 /* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
-/* Sets *out (own) to `path` without trailing slashes and with its last part resolved if that is a
- * link. `path` need not exist yet. */
+/* Sets *out (own) to `path` without trailing slashes. If the last name of the path is a link, *out
+ * is the path to which the link points. `path` need not exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
 /* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);

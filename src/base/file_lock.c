@@ -36,8 +36,8 @@ static void locks_watch_fork(void)
     pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child);
 }
 
-/* Closes the file while the mutex of the list is held, because a fork between the two steps would
- * pass the file's lock to the child. */
+/* Removes the file from the list and closes it while the list's mutex is held. A fork between these
+ * two steps would pass the file's lock to the child. */
 void osh_file_unlock(osh_file *f)
 {
     pthread_mutex_lock(&locks.mutex);
@@ -46,8 +46,8 @@ void osh_file_unlock(osh_file *f)
         *at = f->next_locked;
         break;
     }
-    flock(f->fd, LOCK_UN); // unlocks now, because a child of a running fork may have the file open
-                           // for some microseconds
+    flock(f->fd, LOCK_UN); // close alone would not unlock a file that a child of a concurrent fork
+                           // still has open
     close(f->fd);
     f->fd = -1, f->locked = false;
     pthread_mutex_unlock(&locks.mutex);
@@ -57,8 +57,9 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    pthread_mutex_lock(&locks.mutex); // locked first, because a fork between flock and the change
-                                      // of the list would pass the file's lock to the child
+    pthread_mutex_lock(&locks.mutex); // the mutex is locked before flock, because a fork between
+                                      // flock and the change of the list would pass the file's lock
+                                      // to the child
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;

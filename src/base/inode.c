@@ -66,7 +66,7 @@ done:
 }
 
 /* True if the absolute path `real`, or a directory that contains it, is the directory of `dir`.
- * Cuts the text `real`. */
+ * Overwrites `real`. */
 static bool path_has_above(char *real, const struct stat *dir)
 {
     struct stat st;

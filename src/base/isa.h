@@ -10,7 +10,7 @@
 
 typedef enum {           // each set includes the sets above it
     OSH_ISA_GENERIC,     // every x86-64 (SSE2), and every other processor
-    OSH_ISA_AVX2,        // also FMA and F16C
+    OSH_ISA_AVX2,        // AVX2, FMA and F16C
     OSH_ISA_AVX512,      // AVX-512 F, BW, CD, DQ and VL
     OSH_ISA_AVX512_BF16, // also VNNI
     OSH_ISA_AMX,         // tiles of bf16 and of int8; the kernel must permit their use

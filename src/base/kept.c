@@ -1,10 +1,11 @@
 /* kept.c - keeps the pages of freed large blocks for later blocks. Each batch allocates blocks of
- * the same sizes, and the system would clear each page that it returns.
+ * the same sizes. If the pages returned to the system, the system would clear each page before it
+ * gives the page out again.
  *
- *   sizes     freed blocks by size; the block freed last is used first: it may be in the cache
- *   extents   free ranges, neighbours joined; blocks of any size are cut from them. If no block
- *             has the size and no more may be kept, blocks of the size used longest ago become
- *             extents */
+ *   sizes     freed blocks by size; the block freed last is used first, as it may be in the cache
+ *   extents   free ranges; adjacent ranges are joined; blocks of any size are cut from them.
+ *             If no kept block or extent fits and the limit of kept bytes is reached, the blocks
+ *             of the size that was used longest ago become extents */
 #include "base/ctx.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static void extent_remove(osh_kept *k, int i)
     memmove(&k->extents[i], &k->extents[i + 1], (size_t)(--k->n_extents - i) * sizeof *k->extents);
 }
 
-/* Returns the smallest extent of at_least bytes, or -1. */
+/* Returns the index of the smallest extent that has at_least bytes or more, or -1. */
 static int extent_smallest(const osh_kept *k, size_t at_least)
 {
     int best = -1;
@@ -44,7 +45,7 @@ static int extent_smallest(const osh_kept *k, size_t at_least)
     return best;
 }
 
-/* Cuts the last n bytes from extent i and returns them. */
+/* Removes the last n bytes from extent i and returns a pointer to these bytes. */
 static char *extent_cut(osh_kept *k, int i, size_t n)
 {
     osh_extent *e = &k->extents[i];
@@ -53,14 +54,14 @@ static char *extent_cut(osh_kept *k, int i, size_t n)
     return base;
 }
 
-/* Returns the last n bytes of extent i to the system. */
+/* Gives the last n bytes of extent i back to the system. */
 static void extent_unmap(osh_kept *k, int i, size_t n)
 {
     munmap(extent_cut(k, i, n), n);
     k->bytes -= n;
 }
 
-/* Adds n bytes at base to the extents and joins it with its neighbours. */
+/* Adds the n bytes at `base` to the extents, and joins them with adjacent extents. */
 static void extent_add(osh_kept *k, char *base, size_t n)
 {
     int i = 0;
@@ -114,7 +115,8 @@ static void *pages_map(size_t n)
 {
     void *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return NULL;
-    if (n >= HUGE_BYTES) madvise(base, n, MADV_HUGEPAGE); // only a hint; failure does not matter
+    if (n >= HUGE_BYTES) madvise(base, n, MADV_HUGEPAGE); // a hint to the kernel; a failure does
+                                                          // not matter
     return base;
 }
 

@@ -7,7 +7,7 @@
 osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *l)
 {
     osh_status rc = OSH_OK;
-    void *lib = NULL; // never closed, because threads and data of the library remain
+    void *lib = NULL; // the library is never closed, because its threads and data remain
     for (size_t i = 0; !lib && i < 2 && l->sonames[i]; i++)
         lib = dlopen(l->sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib) {

@@ -27,7 +27,7 @@ static bool is_log(const char *head)
 
 static bool is_profile(const char *head) { return head_begins(head, "# oneshot profile."); }
 
-/* Recognizes a list of f32 numbers; its header begins after ten bytes. */
+/* Recognizes a .npy file of f32 numbers; the text of its header begins at byte 10. */
 static bool is_npy(const char *head)
 {
     static const char shape[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (";

@@ -1,5 +1,5 @@
-/* near.c - Damerau-Levenshtein distances between names; swaps of neighbouring letters count as
- * one. */
+/* near.c - Damerau-Levenshtein distances between names; a swap of two neighbouring letters counts
+ * as one change. */
 #include "base/near.h"
 
 #include <ctype.h>

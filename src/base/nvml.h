@@ -1,5 +1,5 @@
-/* nvml.h - asks NVIDIA's driver about a whole GPU, through its management library (NVML) if it is
- * installed. */
+/* nvml.h - asks NVIDIA's driver how much memory of a GPU is in use by all processes. The driver's
+ * management library (NVML) answers, if it is installed. */
 #ifndef OSH_NVML_H
 #define OSH_NVML_H
 #ifdef __cplusplus

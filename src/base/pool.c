@@ -28,21 +28,22 @@ typedef struct worker {
 struct osh_pool {
     int n, n_started;      // n: workers; n_started: running threads (n - 1 when complete)
     worker *workers;       // own
-    pthread_mutex_t taken; // the thread whose job runs holds this lock
+    pthread_mutex_t taken; // held by the thread whose osh_parallel_for or osh_parallel_apart the
+                           // pool executes
 
-    pthread_mutex_t lock; // held while threads begin to sleep and are woken
+    pthread_mutex_t lock; // held while a thread goes to sleep or wakes others
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    /* Number of the current job, raised after the job's members are set. A worker runs each job
-     * once. */
+    /* Number of the current job (one osh_parallel_for), raised after the members of the job are
+     * set. A worker executes each job once. */
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
     _Atomic int crowded; // number of waits that will not spin, because other processes use the
                          // processors
 
-    osh_chunk_fn fn; // function of the current job
+    osh_chunk_fn fn; // function that the current call executes for each chunk
     void *user;
     osh_mem_class mem_class; // class of the chunks' allocations
     int64_t n_chunks;
@@ -75,7 +76,7 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
     return (void)unused, p->n_busy == 0;
 }
 
-/* A worker spins for at most watch_s seconds. If more than gap_s pass between two steps of the
+/* A worker spins for at most watch_s seconds. If more than gap_s pass between two iterations of the
  * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
 enum { UNWATCHED = 1024 }; // number of waits without spinning after a gap of more than gap_s
@@ -140,8 +141,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        seen++; // seen + 1 is the number of the job to run: no job begins before all workers have
-                // finished the previous job
+        seen++; // seen + 1 is the number of the job (osh_parallel_for) to execute: no job begins
+                // before all workers have finished the previous one
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
     }
@@ -243,7 +244,8 @@ typedef struct apart {
     osh_ctx *caller;    // view: context of the calling thread, on which `take` runs
     int64_t n, at_once; // n: chunks; at_once: limit for the number of chunks that are begun and not
                         // yet taken
-    bool *made;         // view [at_once]: indexed by chunk % at_once
+    bool *made;         // view [at_once]: item chunk % at_once is true if the chunk is finished and
+                        // not yet taken
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t next, taken; // next: first chunk that has not begun; taken: first chunk that is not

@@ -33,7 +33,7 @@ void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the in
 /* Writes a record with the name of a moment that the caller chooses. */
 void osh_profile_checkpoint(osh_ctx *cx, const char *name);
 
-/* The stages of AMD Quark's profiler. Each phase of this program belongs to one of them. */
+/* The stages of AMD Quark's profiler. Each phase of this program belongs to one of these stages. */
 typedef enum osh_stage {
     OSH_STAGE_BEFORE,
     OSH_STAGE_CALIBRATE,
@@ -60,15 +60,15 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
  * /proc/self/status); < 0: unknown. Pages of mapped files are not counted, because the kernel can
  * drop them. */
 int64_t osh_mem_anon(void);
-/* Returns the part of osh_mem_anon that osh_alloc does not count. First returns free pages to the
- * system, so that they are not part of the result. */
+/* Gives free pages back to the system, then returns the part of osh_mem_anon that osh_alloc does
+ * not count. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
  * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`, because data
  * must be read before an error can name the needed budget. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
 /* Value of `least` for jobs that read data, bytes. It includes the memory of the program itself.
- * Every such job needs more. */
+ * Every such job needs more than this value. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
@@ -88,8 +88,9 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     /* True if the scopes ran on another thread than the job's. Their time overlaps the time of
      * other rows. */
     bool background;
-    int64_t peak_bytes, live_bytes; // highest memory and allocated bytes while a scope with records
-                                    // was open; 0: no such scope
+    int64_t peak_bytes, live_bytes; // peak_bytes: highest memory of the process; live_bytes:
+                                    // highest allocated bytes; both while a scope with records was
+                                    // open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase

@@ -1,4 +1,4 @@
-/* utf8.h - checks a text that comes in pieces for UTF-8. */
+/* utf8.h - checks that a text, which may be read in pieces, is UTF-8. */
 #ifndef OSH_UTF8_H
 #define OSH_UTF8_H
 #include <stdbool.h>

@@ -18,7 +18,8 @@ struct osh_chat {
     char *special;       // own: JSON object with the variables that are equal for all rows
     char *date;          // own
     bool columns;
-    bool asks;    // value of add_generation_prompt: the text ends where the model's answer begins
+    bool asks;    // value of add_generation_prompt; true: the text ends where the model's answer
+                  // begins
     bool made_up; // the directory has no template, so the default is used
 };
 

@@ -20,7 +20,8 @@ typedef struct osh_jinja_vars {
     size_t n_json;
     const char *date; // date that strftime_now prints, with the time 00:00; NULL: OSH_JINJA_DATE
     bool strict;      // true: printing an undefined value is an error
-    int64_t max_steps; // largest number of steps, for tests; 0: 20 million
+    int64_t max_steps; // largest number of steps (units of work, jinja_impl.h), for tests; 0: 20
+                       // million
 } osh_jinja_vars;
 #define OSH_JINJA_DATE "2024-07-26"
 /* Fails if the date does not have the form of OSH_JINJA_DATE. */

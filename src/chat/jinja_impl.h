@@ -106,7 +106,7 @@ typedef enum {
  *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
  *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
  *   BINARY  left, right; op    COND  test, then, else?
- *   COMPARE  operand, then operands; the op of each compares it with the one before
+ *   COMPARE  operand, then operands; the op of each compares the previous operand with it
  *   PRINT SET_BLOCK ...  see jinja_stmt.c
  * A named argument is a node with its name in `keyword`. */
 typedef struct osh_jnode {
@@ -156,7 +156,7 @@ typedef struct osh_jrun {
     osh_status rc;
     osh_jarena *arena; // view
     const char *what;  // view
-    int line;          // line that is being run; 0: none
+    int line;          // line of the template that is being executed; 0: none
     int depth, n_loops;
     int64_t steps, max_steps; // steps: steps so far; max_steps: limit, 0: OSH_JINJA_MAX_STEPS
     osh_buf *out;      // view: output
@@ -168,7 +168,8 @@ typedef struct osh_jrun {
 
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; counts as steps
+void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; the bytes count as
+                                           // steps
 /* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
  * equal names. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
@@ -253,7 +254,8 @@ osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
 int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points
 /* Slices a string. `from`, `to` and `step` count code points. */
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
-/* Removes characters from the sides of s; 1: left, 2: right, 3: both. `chars` NONE: white space. */
+/* Removes characters from the ends of s; sides 1: left, 2: right, 3: both. `chars` NONE: white
+ * space. */
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
 /* Changes the case. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's
  * str.title. */

@@ -1,9 +1,10 @@
 /* dataset.c - converts rows to samples: chooses the rows, cuts them, and applies a collator.
  *
  * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
- * rows come in file order (in LLM Compressor by descending length); a shuffle has a seed; padding
- * is not stored (in LLM Compressor padding is part of every statistic); concatenation drops one
- * remainder (in LLM Compressor one per 1000 rows). */
+ * rows keep the order of the file (LLM Compressor sorts them by descending length); a shuffle has a
+ * seed; padding is not stored (in LLM Compressor padding is part of every statistic); concatenation
+ * drops the tokens that fill no block once, at the end (LLM Compressor drops them once per 1000
+ * rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -17,7 +18,7 @@ typedef struct loader {
     const osh_dataset_options *opt; // view
     osh_row_reader rows;
     osh_ids ids;      // own; tokens of all samples, in order
-    int64_t *offsets; // own; [n + 1]
+    int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n, cap;   // n: number of samples; cap: allocated samples
     int64_t n_seen;   // number of rows read so far
     int64_t from, to; // first row of the file to read, and the row after the last row to read
@@ -207,12 +208,12 @@ typedef struct span { // position and number of the tokens of one row in reading
 
 typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    span *spans; // own; spans[i]: row at position (first position of the pass) + i
+    span *spans; // own; spans[i] is the row whose position is i + the first position of the pass
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
- * gets the tokens in file order; r->spans finds them by position. place[i] is the position of row i
- * of the split after the shuffle. */
+ * gets the tokens in the order of the file; r->spans finds them by position. place[i] is the
+ * position of row i of the split after the shuffle. */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {

@@ -12,7 +12,7 @@
 
 typedef struct osh_dataset {
     int32_t *ids;     // own; tokens of all samples, in order
-    int64_t *offsets; // own; [n + 1]
+    int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n;        // number of samples
 } osh_dataset;
 
@@ -29,7 +29,8 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     int64_t batch_size;      // number of samples that the truncation collator cuts to one length
     bool shuffle;
     uint64_t seed;
-    bool concatenate, pad_to_max_length; // padding itself is never stored or counted
+    bool concatenate, pad_to_max_length; // pad_to_max_length changes only how samples are cut; no
+                                         // padding is stored or counted
     const char *collator;    // NULL or "none", "truncation", "padding"
     int64_t n_vocab;         // an id outside of [0, n_vocab) is an error with its line number; 0:
                              // ids are not checked
@@ -42,7 +43,7 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
  * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
  * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a
- * .jsonl is a sample, cut to max_seq_length; For a .jsonl, `first` and `count` choose rows, and a
+ * .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose rows, and a
  * `stride` is an error. The options num_samples, shuffle, concatenate, pad_to_max_length and
  * collator are ignored. */
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;

@@ -397,8 +397,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // A \r at the end of the text is not shown: if a \n follows, the \r is a part of the line end;
-    // if not, the next call shows it.
+    // A \r at the end of the text is not returned yet: if a
+    //  follows, the \r is a part of the line end; if not, the next call returns the \r.
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;

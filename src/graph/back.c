@@ -282,7 +282,7 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena: blocks get the addresses that they have in a run ---- */
+/* ---- bytes in an arena: blocks get the addresses that they have on the GPU ---- */
 
 enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
 

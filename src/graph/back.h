@@ -48,8 +48,8 @@ osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, os
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                          int64_t n_tokens, int n_threads);
 /* Computes an upper bound of the bytes that the forward pass (osh_exec_run with keep NULL) and
- * osh_back_run need at the short-lived end of a device's arena, with the gaps between blocks.
- * leaves: as in osh_back_peak. */
+ * osh_back_run need at the short-lived end of a device's arena (tensor/device.h), including the
+ * gaps between blocks. leaves: as in osh_back_peak. */
 osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                                    int64_t n_tokens);
 #endif

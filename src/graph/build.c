@@ -433,8 +433,8 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            dt = b->ck->tensors[i].e->dtype; // transformers finds the dtype of such a checkpoint in
-                                             // the same way
+            dt = b->ck->tensors[i].e->dtype; // transformers, too, takes the first float dtype if
+                                             // config.json names none
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: the dtype is %s, want bfloat16, float16 or float32",

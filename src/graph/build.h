@@ -48,10 +48,11 @@ char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name
 /* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
  * memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets b->inner and b->outer to the first pair of prefixes with which the checkpoint has the
- * embedding table. Tries in turn: the pairs in "names" of the template that contains this text
- * model, or of this template; the prefix b->plain; the pairs and names without b->plain, for models
- * that were saved without a head. If nothing fits, the prefix is b->plain. */
+/* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
+ * table. Tries in this order: the pairs in "names" of the template that contains this text model,
+ * or of this template if none contains it; the prefix b->plain; then, for models that were saved
+ * without a head, the pairs with b->plain removed and the empty prefix. If nothing fits, the prefix
+ * is b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
 /* Functions of build_weights.c, which finds every weight and checks its shape and dtype. An

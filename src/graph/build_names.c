@@ -37,8 +37,8 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
 }
 
 /* Sets b->inner and b->outer to the first pair with which the checkpoint has the embedding table.
- * `without` is removed from the beginning of each inner prefix, for models that were saved without
- * a head. */
+ * Tries only pairs whose inner prefix begins with `without`, and removes `without` from it, for
+ * models that were saved without a head. */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* True if the module is a quantized Linear of a compressed-tensors checkpoint. The codes of such a
- * Linear are in weight_packed, or in `weight` with a dtype of codes. */
+ * Linear are in the tensor weight_packed, or in a tensor `weight` with dtype I8, U8 or FP8. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {

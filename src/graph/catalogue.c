@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct row {
-    const char *family, *inside; // family: model_type; inside: a part of the name
+    const char *family, *inside; // family: model_type; inside: text that the module's name contains
     const char *tails[8];        // suffixes: the name ends with one of them
 } row;
 

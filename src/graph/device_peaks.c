@@ -1,5 +1,5 @@
-/* device_peaks.c - records a run of nodes as a list of steps (device_peaks.h), and simulates the
- * list in an arena for a number of tokens. */
+/* device_peaks.c - records the execution of a range of nodes as a list of steps (device_peaks.h),
+ * and simulates the list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ typedef struct act {
 typedef struct scratch { // the properties of a node on which its scratch bytes depend
     const osh_op *op;    // view
     const void *attr;    // view
-    const osh_weight *rows; // view: the table of a lookup (picked.h); NULL: the op is no lookup
+    const osh_weight *rows; // view: the embedding table of a lookup op (picked.h); NULL: the op is
+                            // no lookup
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
 
@@ -35,14 +36,15 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: [room_acts]; the first n_acts are the list of the last walk
+    act *acts;          // own: room_acts items; the first n_acts are the list of the last walk
     size_t n_acts, room_acts;
     scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
     bool *here;         // own: [values] true for values that exist at the current node; all false
                         // between walks
     int32_t *slot;      // own: [values] number of the block of the value
-    const osh_exec_brought *in; // view: values that the caller of the run brings
+    const osh_exec_brought *in; // view: values that exist before the first node, because the caller
+                                // passes them in
     bool grown;         // true if a block was allocated since the last touch
     int32_t n_slots, routes; // n_slots: number of blocks in the list; routes: number of the block
                              // with the rows of each expert, -1: none
@@ -178,8 +180,8 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // frees the value if an earlier run of the nodes has kept
-                                        // it
+    osh_status rc = value_go(cx, p, v); // frees the value if an earlier execution of the nodes has
+                                        // kept it
     return rc ? rc : value_appear(cx, p, v);
 }
 

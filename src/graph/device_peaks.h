@@ -1,4 +1,4 @@
-/* device_peaks.h - predicts how many bytes a run of nodes needs at the short-lived end of a
+/* device_peaks.h - predicts how many bytes osh_exec_run needs at the short-lived end of a
  * device's arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a
  * list of steps: take (allocate a block), give (free a block), touch (read the extent of the
  * arena). The list is simulated in an arena for each number of tokens. Equal layers have equal
@@ -11,7 +11,7 @@
 #include "graph/exec.h"
 
 typedef struct osh_device_peaks osh_device_peaks;
-/* Makes an object for the graph g, which is a view and must outlive *out. */
+/* Makes an object for the graph g. *out has a view of g, so g must outlive *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
 /* Walks the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until the

@@ -73,7 +73,7 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
     osh_free(cx, b);
 }
 
-/* ---- one run ---- */
+/* ---- the state of one osh_exec_run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
     int route;         // index of the value that is the router's output
@@ -85,7 +85,7 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* view: hooks for the whole batch; NULL: no hooks, or the job is for one sample. */
+    /* view: hooks for the whole batch; NULL: no hooks, or this struct is for one sample. */
     const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
     bool check;
@@ -95,14 +95,14 @@ typedef struct job {
     /* own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
      * output; NULL on the host. */
     osh_tensor *found;
-    bool again;        // true for the second run, which looks for the first non-finite value
+    bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
 enum { NOTHING_FOUND = 0x7f }; // byte that fills entries of outputs without non-finite elements; as
                                // I64 it is larger than any index
 
-/* True if each node that reads the value may skip some of its rows. The outputs of these nodes show
- * non-finite elements of all rows that are not skipped. */
+/* True if each node that reads the value may skip some of its rows. A non-finite element in a row
+ * that is not skipped also makes the output of the node non-finite. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -128,8 +128,9 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if a node of the run reads the value and its output is non-finite wherever the value is.
- * Then the value need not be checked: a chain of such nodes ends with a value that is checked. */
+/* True if a node that runs reads the value, and the output of this node is non-finite wherever the
+ * value is. Then the value need not be checked: a chain of such nodes ends with a value that is
+ * checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -137,7 +138,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert may not read the row with the non-finite element. */
+        /* An expert possibly does not read the row with the non-finite element. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -335,7 +336,8 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* If the value is masked (is_masked), its readers skip the other rows. */
+    /* If the value is masked (is_masked), its readers skip the rows that are not routed to the
+     * expert. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -345,8 +347,8 @@ done:
     return rc;
 }
 
-/* Sets the inputs and weights in *a. For a lookup, reads the table rows into *rows, which the
- * caller frees. */
+/* Sets the inputs and weights in *a. For a lookup op (embedding), reads the needed rows of the
+ * table into *rows, which the caller frees. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -415,8 +417,8 @@ done:
     return rc;
 }
 
-/* Sets *q to the tensors that the joined kernel reads. Returns false if a tensor is missing or is
- * not bf16. */
+/* Sets *q to the tensors of the kernel that computes gate, up and glu together. Returns false if a
+ * tensor is missing or is not bf16. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -460,12 +462,13 @@ done:
 struct osh_lanes {
     int n_made; // number of threads that have a batch
     /* own [values]: true if nodes that run sample by sample make the value and later nodes read it;
-     * all false between runs. */
+     * all false between calls of osh_exec_run. */
     bool *outer;
-    osh_batch *batch; // own [n_made]: for each thread a batch of one sample; empty between runs
+    osh_batch *batch; // own [n_made]: for each thread a batch of one sample; empty between calls of
+                      // osh_exec_run
 };
 
-typedef struct lanes { // a run of nodes on a batch, sample by sample
+typedef struct lanes { // state while nodes run on a batch sample by sample
     const osh_walk *walk;
     const job *j;
     int first, end;   // nodes [first, end)
@@ -616,10 +619,10 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Ends a run. On a device the first run checks only some values. If one of them is not finite, the
- * nodes run again with a check of every value, and the error names the first non-finite value. The
- * second run needs the values that the caller brought, so these are kept until this function
- * returns. */
+/* Ends the execution of the nodes. On a device the first execution checks only some values. If one
+ * of them is not finite, the nodes run again with a check of every value, and the error names the
+ * first non-finite value. The second execution needs the values that the caller brought, so these
+ * are kept until this function returns. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -633,7 +636,7 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* The second run found no non-finite value, so the error is that of the first run. */
+    /* The second execution found no non-finite value, so the error is that of the first. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);

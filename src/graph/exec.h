@@ -14,8 +14,8 @@ typedef struct osh_weights {
     osh_tensor **host;
     int n;
     osh_device *device; // view, set by the caller; NULL: the weights are in host memory
-    /* view: checkpoint from which table rows of lookups are read (picked.h); NULL: whole tables are
-     * in `w` */
+    /* view: checkpoint from which lookup ops read single rows of their tables (picked.h); NULL: the
+     * whole tables are in `w` */
     const osh_checkpoint *rows;
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
@@ -26,8 +26,8 @@ static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads those weights of the nodes that are not yet loaded, except tables of lookups (picked.h). A
- * non-finite element is an error that names the tensor and the index. */
+/* Loads those weights of the nodes that are not yet loaded, except the embedding tables of lookup
+ * ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 /* True if the weight in memory has the same bytes as a range of a file. */
@@ -59,13 +59,14 @@ typedef struct osh_batch {
      * `values`; NULL: no storage */
     osh_tensor **into;
     /* view [nodes]: state of the earlier tokens, if the batch is the next piece of one sample;
-     * NULL: whole samples. Only on the host, without lanes and joins. */
+     * NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
+     * osh_exec_span.joins false. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
 typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // values v0 <= v < v1
-typedef struct osh_batch_rows { // views: the rows of a batch
+typedef struct osh_batch_rows { // token ids of a batch; the pointers are views
     const int32_t *ids;     // ids of all samples of the data set
     const int64_t *offsets; // [n + 1] offsets in `ids` of the n samples of the batch
     int64_t n;
@@ -75,8 +76,8 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with other rows. The lists, with an entry for each value of the
- * model, are thus allocated only once for many batches. On failure the caller still calls
+/* Clears a batch and fills it with the ids of `rows`. The lists, with an entry for each value of
+ * the model, are thus allocated only once for many batches. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
@@ -89,15 +90,16 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 }
 
 /* Memory for nodes that run sample by sample: a batch of one sample for each thread. One object
- * serves many runs, one after the other. */
+ * serves many calls of osh_exec_run, one after the other. */
 typedef struct osh_lanes osh_lanes;
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
-    /* For statistics: called once per value and run, after the value is made and before nodes read
-     * it. For values that the caller brought, called at the start of the run. NULL: not called. */
+    /* For statistics: called once for each value in each osh_exec_run, after the value is made and
+     * before nodes read it. For values that the caller passes in, called before the first node
+     * runs. NULL: not called. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                         const osh_batch *b);
     /* For activation quantization: called with the input of a linear node just before the node
@@ -117,8 +119,8 @@ typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
     const bool *run;  // view; NULL: all nodes run
-    const bool *keep; // view: [values] true for values that exist after the run; NULL: all values
-                      // are kept
+    const bool *keep; // view: [values] true for values that exist after the last node; NULL: all
+                      // values are kept
     /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
      * values of the graph. */
     osh_exec_values of;
@@ -130,13 +132,13 @@ typedef struct osh_exec_span {
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
-/* Runs the nodes. After the run, only values with keep[v] exist. If `check` is true, a non-finite
+/* Runs the nodes. Afterwards, only values with keep[v] exist. If `check` is true, a non-finite
  * output is an error that names module and sample; on a device this error is returned after the
  * last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check);
-/* Returns the first index from `from` on at which `set` is true, or n if there is none. Fast for
- * sparse sets. */
+/* Returns the first i >= from with set[i] true, or n if there is none. Fast if few items are
+ * true. */
 int osh_next_set(const bool *set, int from, int n);
 /* Sets run [n] to true for those of the nodes [first, first + n) that must run to make the values
  * with want[v]. */
@@ -145,16 +147,16 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * then runs all nodes on its own sample and does not wait for other threads between two nodes. The
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
-/* Returns e such that nodes [node, e) run together, sample by sample; a single node runs on the
- * whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in osh_exec_span, for nodes
- * [first, end). */
+/* osh_exec_together returns e such that nodes [node, e) run together, sample by sample; a single
+ * node runs on the whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in
+ * osh_exec_span, for nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of marks of values for osh_exec_peak. The caller allocates the lists once for many calls,
+/* Lists of flags of values for osh_exec_peak. The caller allocates the lists once for many calls,
  * because allocating an entry for each value of the model in each call would be slow. Own [values];
  * all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
@@ -172,8 +174,9 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     const bool *seen;          // view: see osh_exec_hooks
     const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
 } osh_exec_batch;
-typedef struct osh_exec_brought { // views [values]: values that the caller of a run brings
-    const bool *in;     // true: the caller brings the value
+typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
+                                  // because the caller of osh_exec_run passes them in
+    const bool *in;     // true: the value exists before the first node
     const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
                         // for all values
     const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;

@@ -1,5 +1,5 @@
-/* exec_peak.c - predicts the host bytes of a run of nodes: it walks like exec_walk.c, with
- * callbacks that count bytes. device_peaks.c does the same for a device. */
+/* exec_peak.c - predicts the host bytes of osh_exec_run: it walks over the nodes like exec_walk.c,
+ * with callbacks that count bytes. device_peaks.c does the same for a device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -87,7 +87,7 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // removes the value if an earlier run of the nodes has kept it
+    count_gone(cx, w, v); // removes the value if an earlier execution of the nodes has kept it
     tally_appear(w->user, v);
     return OSH_OK;
 }

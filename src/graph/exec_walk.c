@@ -1,5 +1,5 @@
-/* exec_walk.c - walks the nodes of a run in order. A value is freed after the last node of the run
- * that reads it. */
+/* exec_walk.c - walks over the nodes of a run (one osh_exec_run) in order. A value is freed after
+ * the last node of the run that reads it. */
 #include "graph/exec_walk.h"
 
 #include <string.h>

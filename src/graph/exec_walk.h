@@ -1,6 +1,6 @@
-/* exec_walk.h - defines the order of a run of nodes: when values are made, when the hook is called
- * for a value (told), and when values are freed (gone). exec.c runs the nodes and exec_peak.c
- * counts bytes in this order, so a prediction agrees with the run.
+/* exec_walk.h - defines the order in which nodes run: when values are made, when the hook is
+ * called for a value (told), and when values are freed (gone). exec.c runs the nodes and
+ * exec_peak.c counts bytes in this order, so a prediction agrees with the run.
  *
  *   q = linear(a); k = linear(a); s = attention(q, k)
  *   brought a: told         node k: made, told, a gone
@@ -39,7 +39,7 @@ typedef struct osh_walk_acts {
 struct osh_walk {
     const osh_walk_acts *acts;
     void *user;        // view: data for the callbacks
-    osh_exec_span s;   // nodes of the run; the caller also sets s.of
+    osh_exec_span s;   // nodes to run; the caller also sets s.of
     bool by_sample;    // nodes may run sample by sample
     const bool *seen;  // view: see osh_exec_hooks
     /* view [values]: true if nodes that run sample by sample make the value and later nodes read
@@ -51,10 +51,10 @@ struct osh_walk {
     bool lane;         // true: the walk is for one sample, and the values in s.keep exist for the
                        // whole batch
     int route; // on a device: router output for which the rows of each expert are listed; -1: none
-    int *last;         // own [values of s.of]: last node of the run that reads the value; -1: none
+    int *last;         // own [values of s.of]: last node that runs and reads the value; -1: none
 };
-/* Walks the nodes of the run and calls the callbacks. The caller sets acts, user, s, by_sample,
- * seen and outer. */
+/* Walks over the nodes of w->s that run, and calls the callbacks. The caller sets acts, user, s,
+ * by_sample, seen and outer. */
 osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
 /* Walks nodes [first, end) for one sample. `user` is passed to the callbacks of this sample. */
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);

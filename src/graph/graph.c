@@ -73,8 +73,9 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
     return graph_make(cx, out, faults, ck, models_dir, false);
 }
 
-/* True if the producers of the value lead back to a routed_rows node, row by row. A Linear with a
- * bias is excluded, because the bias makes the rows that are not routed non-zero. */
+/* True if the value is an output of a routed_rows node, or is computed row by row from such an
+ * output. A Linear with a bias ends the chain, because the bias makes the rows that are not routed
+ * non-zero. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {

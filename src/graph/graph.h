@@ -44,7 +44,8 @@ typedef struct osh_weight {
                      // this name (compressed)
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // stored as codes and scales; the caller makes the tensor of osh_weights
+    bool compressed; // true: the weight is stored as codes and scales, and the caller makes the
+                     // tensor in osh_weights
     osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                         // tensor
 } osh_weight;
@@ -105,8 +106,8 @@ osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkp
 /* True if the value is an output of routed_rows, or is computed row by row from such an output. In
  * such a value, rows of tokens that are not routed to the expert are zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
-/* Builds the graph like osh_graph_new, for authors of templates: tensors that are missing or have a
- * wrong shape or dtype are listed in *faults, and are no error. */
+/* osh_graph_check builds the graph like osh_graph_new, for authors of templates: tensors that are
+ * missing or have a wrong shape or dtype are listed in *faults, and are no error. */
 typedef struct osh_graph_faults {
     osh_buf text; // own: one line for each fault
     int64_t n;
@@ -156,7 +157,7 @@ osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_
 
 typedef struct osh_subgraph {
     int first, n_nodes; // nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and
-                        // in order
+                        // in the order of the nodes
     int n_targets;
     char *name; // own: name of the module of the first target, or "model.embed_tokens" if the
                 // subgraph has no target

@@ -55,8 +55,8 @@ static const char *head_name(const osh_hf_config *c)
     return usual;
 }
 
-/* Returns the length of the module's name in the name of a weight or of a part of a compressed
- * weight. Returns 0 for the names of other tensors. */
+/* Returns the length of the module's name in the name of a weight, or of one of the tensors of a
+ * compressed weight. Returns 0 for the names of other tensors. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');

@@ -7,7 +7,7 @@
 #include "io/checkpoint.h"
 
 typedef struct osh_missing_head {
-    const char *name; // static string: last parts of the head's name in transformers, such as
+    const char *name; // static string: the end of the head's name in transformers, such as
                       // "lm_head"
     int64_t embedding; // index of the tensor that is the embedding table
     bool tied;         // head and embedding share a weight
@@ -19,12 +19,12 @@ typedef struct osh_missing_head {
  * embedding table. */
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
 /* True if the name or shape (osh_head_has_shape) of a tensor shows that it is the weight of the
- * output head, or a part of the head's compressed weight. */
+ * output head, or one of the tensors of the head's compressed weight. */
 bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor);
 /* True if a weight [O, I] has vocab_size rows (config.json), and its module is outside of decoder
  * blocks and towers and does not have the name of an embedding table. name, n bytes: name of the
  * module, or of one of its tensors. */
 bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I);
-/* True if the tensor is the embedding table, or a part of the compressed table. */
+/* True if the tensor is the embedding table, or one of the tensors of the compressed table. */
 bool osh_head_is_table(const char *tensor);
 #endif

@@ -14,8 +14,8 @@ typedef struct osh_insertion { // a new node: before node `node`, on one input o
                  // that no new node is made; -1: none
 } osh_insertion;
 /* Inserts the nodes. `list` is sorted by the member `node`. Indices of values and weights stay
- * valid; indices of nodes do not. If a node is inserted before another node, only that node reads
- * the new output, and the nodes of insertions with same_as. */
+ * valid; indices of nodes do not. The output of a node that is inserted before node n is read only
+ * by n and by the nodes whose insertions name it in same_as. */
 osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int n);
 /* Adds tensor `tensor` of the checkpoint to the graph as a weight [n, n]. */
 osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh_checkpoint *ck,

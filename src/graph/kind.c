@@ -50,7 +50,8 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* Returns the part of a name that begins at s. `end` is the end of the name. */
+/* Returns the part (text between two dots) of a name that begins at s. `end` is the end of the
+ * name. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));

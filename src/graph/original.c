@@ -46,7 +46,7 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* Moves from the last value to the first, so that no value is overwritten before it is
+    /* Moves the values in descending order of index, so that no value is overwritten before it is
      * moved. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];

@@ -78,7 +78,7 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Keeps gate and up of each expert, which are neighbours, in one part. */
+/* Keeps gate and up of each expert, which are neighbours, in one subgraph. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -90,10 +90,10 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
     }
 }
 
-/* reach[i]: the last node that must be in the same part as node i, with all nodes between. Raises
- * reach[i] for the Linears that read value v, so that they are in one part. If other nodes are
- * between them, the smallest module that contains them is in one part; for experts, only gate and
- * up of each expert. */
+/* reach[i]: index of the last node that must be in the same subgraph as node i, with all nodes
+ * between. Raises reach[i] for the Linears that read value v, so that they are in one subgraph. If
+ * other nodes are between them, all nodes of the smallest module that contains them are in one
+ * subgraph; for experts, only gate and up of each expert. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -120,13 +120,13 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must be in
- * one part belong to the target of the first such node that has a target. */
+ * one subgraph belong to the target of the first such node that has a target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the outermost target remains
+            if (hit[m]) unit[i] = m; // the outermost target is stored last
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)
@@ -145,8 +145,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-/* Shrinks the allocation of a list to n items, because a deep model has many parts with few live
- * values each. */
+/* Shrinks the allocation of a list to n items, because a deep model has many subgraphs with few
+ * live values each. */
 static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
@@ -162,9 +162,9 @@ typedef struct alive { // values that exist and that a later node reads
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Sets live_in and live_out of a part. Values that the part makes are added to *a; values that no
- * later node reads are removed. The time for a part thus depends only on the number of its live
- * values. */
+/* Sets live_in and live_out of a subgraph. Adds to *a the values that the subgraph makes, and
+ * removes the values that no later node reads. The time for a subgraph thus depends only on the
+ * number of its live values. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;
@@ -194,9 +194,9 @@ done:
     return rc;
 }
 
-typedef struct open_part { // a part whose end is not yet known
-    int first, n_targets; // first node of the part; number of targets so far
-    int module;           // module of the first target; -1: none
+typedef struct open_part { // a subgraph whose last node is not yet known
+    int first, n_targets; // index of the first node; number of targets so far
+    int module;           // index of the module of the first target; -1: none
 } open_part;
 
 static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o,

@@ -31,7 +31,7 @@ static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, 
           high_wave = (float)(original / r->high_freq_factor);
     for (int64_t i = 0; i < n; i++) {
         float inv = 1.0f / p[i];
-        /* torch computes scalar / tensor as a reciprocal, then a product. */
+        /* torch computes scalar / tensor as a reciprocal, then a multiplication. */
         float wave = (1.0f / inv) * (float)(2 * pi);
         float x = wave > low_wave ? inv / factor : inv;
         if (!(wave < high_wave) && !(wave > low_wave)) {

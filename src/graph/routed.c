@@ -28,7 +28,7 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
     }
 }
 
-/* True if the node is a product that the kernel of the device supports. */
+/* True if the node is a matrix multiplication that the kernel of the device supports. */
 static bool is_product(const osh_graph *g, const osh_node *n)
 {
     return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original &&

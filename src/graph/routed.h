@@ -15,9 +15,9 @@ int osh_routed_to(const osh_graph *g, int node);
  * (osh_routed_to) runs too. */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
-/* Returns the end of the mixture that begins at `first`, at most `end`; returns `first` if none
- * begins there. The nodes of a mixture are, for each expert in order: gate, up, glu, down, and
- * combine, which adds the expert's output to the sum of the previous experts. */
+/* osh_mixture_end returns the end of the mixture that begins at `first`, at most `end`, or `first`
+ * if no mixture begins there. The nodes of a mixture are, for each expert in order: gate, up, glu,
+ * down, and combine, which adds the expert's output to the sum of the previous experts. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
 int osh_mixture_end(const osh_graph *g, int first, int end);

@@ -199,7 +199,7 @@ done:
 
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
 {
-    /* Speed of matrix products by instruction set, relative to AVX2. */
+    /* Speed of matrix multiplications by instruction set, relative to AVX2. */
     static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5};
     osh_status rc = OSH_OK;
     double threads = osh_threads(cx), products = threads * faster[osh_isa_used()];
@@ -217,8 +217,8 @@ done:
     return rc;
 }
 
-/* Prints the memory and time that the job needs. They are at the end of the plan, which a terminal
- * shows. */
+/* Prints the memory and time that the job needs. They are at the end of the plan, where a terminal
+ * shows them without scrolling. */
 static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

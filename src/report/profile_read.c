@@ -2,8 +2,8 @@
  *
  * A record has the highest memory since the previous record, so the chart shows that value between
  * the two records. The records "X Start" and "X End" bound a stage; any other record is a
- * checkpoint. Stages of the thread that reads ahead overlap the stages of the job. The name of a
- * stage tells that it is such a stage. Its time does not count as time of the job. */
+ * checkpoint. Stages of the thread that reads ahead overlap the stages of the job. They are
+ * recognized by their names, and their time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"

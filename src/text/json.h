@@ -36,12 +36,13 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
                          const char *what);
 /* Prints a tree like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
  * indent_level is the level of the members of o: 1 or 0 for a whole text, 2 for the value of a
- * top-level member that osh_json_edit inserts. A whole number prints as an int, any other as
+ * top-level member that osh_json_edit inserts. A whole number prints as an int, any other number as
  * Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
-/* Writes a JSON object that may be too large for memory: the members of `root`, and arrays whose
- * items the callback `item` makes one at a time. `lists` ends with an entry whose key is NULL. Its
- * keys must not be in `root`. If `item` sets *out to NULL, the item is skipped. */
+/* osh_json_write writes a JSON object that may be too large for memory: the members of `root`, and
+ * arrays whose items the callback `item` makes one at a time. `lists` ends with an entry whose key
+ * is NULL. The keys in `lists` must not be in `root`. If `item` sets *out to NULL, the item is
+ * skipped. */
 typedef struct osh_json_list {
     const char *key;
     int64_t n;
@@ -49,19 +50,19 @@ typedef struct osh_json_list {
 } osh_json_list;
 osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists,
                           const void *user);
-/* Reads a JSON object of a file in pieces. `lists` names its long arrays and ends with an entry
- * whose key is NULL. Each item of such an array is passed to the callback `item` in file order, or
- * skipped if `item` is NULL. *rest (own) is the tree of the whole object, with null for each of
- * these arrays. rest may be NULL. */
+/* osh_json_read_lists reads a JSON object of a file in pieces. `lists` names its long arrays and
+ * ends with an entry whose key is NULL. Each item of such an array is passed to the callback `item`
+ * in the order of the file, or skipped if `item` is NULL. *rest (own) is the tree of the whole
+ * object, with null for each of these arrays. rest may be NULL. */
 typedef struct osh_json_taken {
     const char *key;
     osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);
 } osh_json_taken;
 osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
                                const osh_json_taken *lists, void *user);
-/* Calls `member` for each member of a JSON object in text order, without building its tree. The
- * whole text is checked first. n: number of members; i: index of the member. A key that occurs
- * twice is passed twice. */
+/* Calls `member` for each member of a JSON object in the order of the text, without building the
+ * tree of the object. The whole text is checked first. n: number of members; i: index of the
+ * member. A key that occurs twice is passed twice. */
 typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n,
                                          const char *key, const cJSON *o);
 osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,

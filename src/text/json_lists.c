@@ -22,7 +22,7 @@ typedef struct reading {
     void *user;
 } reading;
 
-/* Appends the scanned text up to offset `to` to r->copy. */
+/* Appends the scanned text before offset `to` to r->copy. */
 static osh_status reading_copied(osh_ctx *cx, reading *r, size_t to)
 {
     osh_status rc = OSH_OK;

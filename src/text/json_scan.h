@@ -24,8 +24,8 @@ typedef struct osh_json_scan {
     void *more_user, *take_user;
     size_t base;       // number of bytes of the text before the piece
     bool ended;        // `more` has reached the end of the text
-    size_t n_commas;   // commas between the members of the outermost values
-    osh_status failed; // status that `more` or `take` failed with
+    size_t n_commas;   // number of commas between the members of the outermost values
+    osh_status failed; // error status of `more` or `take`; OSH_OK: none failed
     bool allow_nul;    // allows NUL inside strings, raw or \u0000
     bool allow_nan;    // allows NaN, Infinity and -Infinity
     bool has_nul;      // a NUL was found

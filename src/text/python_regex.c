@@ -12,7 +12,7 @@ typedef struct reader {
     osh_ctx *cx;
     const char *s; // view: the pattern
     size_t at;
-    bool body; // a part of the pattern other than options and comments is before `at`
+    bool body; // true: an item that is not an option or a comment is before `at`
     int open[DEPTH_MOST]; // number of each open group; 0: the group does not capture
     int n_open, n_groups; // n_open: open groups; n_groups: groups that capture, up to `at`
     int behind;           // n_open at the start of the outermost lookbehind; -1: `at` is not in a

@@ -22,7 +22,8 @@ struct osh_regex {
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
-    bool open;                      // also compiled for texts that continue (osh_regex_find_open)
+    bool open;                      // true: the regex is also compiled for texts that continue
+                                    // (osh_regex_find_open)
     char *pattern;                  // own: pattern, for messages
 };
 
@@ -115,8 +116,8 @@ typedef struct search {
     const char *s; // view
     size_t n, from;
     uint32_t options;
-    bool found, partial; // results: found: the whole pattern matches; partial: a part matches at
-                         // the end of the text
+    bool found, partial; // found: the whole pattern matches; partial: the end of the text matches
+                         // the beginning of the pattern
 } search;
 
 /* Runs one match. The JIT has a small stack of its own. If that stack is too small, the interpreter

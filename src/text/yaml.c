@@ -252,7 +252,7 @@ static osh_status yaml_read_document(reader *r, osh_yaml **out)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(reader_next(r)); // the event that starts the stream
+    OSH_TRY(reader_next(r)); // reads the event that starts the stream
     OSH_TRY(reader_next(r));
     if (r->event.type == YAML_STREAM_END_EVENT) {
         osh_yaml *empty = NULL;
@@ -262,9 +262,9 @@ static osh_status yaml_read_document(reader *r, osh_yaml **out)
         empty->text = osh_strdup(r->cx, "");
         return empty->text ? OSH_OK : OSH_E_NOMEM;
     }
-    OSH_TRY(reader_next(r)); // the event that starts the document
+    OSH_TRY(reader_next(r)); // reads the event that starts the document
     OSH_TRY(yaml_read_node(r, out, 0));
-    OSH_TRY(reader_next(r)); // the event that ends the document
+    OSH_TRY(reader_next(r)); // reads the event that ends the document
     OSH_TRY(reader_next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
         rc = yaml_fail_at(r, r->event.start_mark, "a second document starts here, wanted one", "");

@@ -26,8 +26,8 @@ typedef struct osh_yaml {
     /* own: explicit tag, such as "tag:yaml.org,2002:python/object/apply:..."; or NULL. */
     char *tag;
     bool b; int64_t i; double f;
-    struct osh_yaml **items; // sequence items or map values
-    struct osh_yaml **keys;  // map keys, in file order
+    struct osh_yaml **items; // items of a sequence, or values of a map
+    struct osh_yaml **keys;  // keys of a map, in the order of the file
     size_t n;
     int line, column; // position in the file, from 1
 } osh_yaml;

@@ -12,11 +12,10 @@ typedef struct osh_detokenizer osh_detokenizer;
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);
 void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
-/* Appends the text that is certain after this id, in whole characters of UTF-8. For an id that is
- * not in the vocabulary nothing is appended. */
+/* Appends the text that no later id can change, in whole characters of UTF-8. Appends nothing for
+ * an id that is not in the vocabulary. */
 osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int32_t id);
-/* Appends the rest of the text, which waited for more ids. Bytes that form no character become
- * U+FFFD. */
+/* Appends the text that depended on later ids. Bytes that form no character become U+FFFD. */
 osh_status osh_detokenizer_end(osh_ctx *cx, osh_detokenizer *d, osh_buf *out);
 int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token); // -1: no such token
 #endif

@@ -86,8 +86,8 @@ static size_t joined_bit(uint32_t x, uint32_t y)
     return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
 }
 
-/* True if no merge joins a token that ends with x to a token that begins with y. Then no token
- * contains the boundary between x and y. */
+/* True if no merge joins a token that ends with x to a token that begins with y. Then no token of
+ * the result contains the boundary between x and y. */
 static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
     const bpe *m = state;
@@ -292,7 +292,8 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    size_t k = 0, pending = 0; // pending: unknown tokens that are not yet written (0 or 1)
+    size_t k = 0, pending = 0; // k: symbols written; pending: unknown tokens that are not yet
+                               // written (0 or 1)
     uint32_t cp = 0;
 
     OSH_TRY(symbols_reserve(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
@@ -379,7 +380,8 @@ done:
     return rc;
 }
 
-/* Reads one merge, "a b" or ["a", "b"], and stores the ids of both tokens and of their union. */
+/* Reads one merge, "a b" or ["a", "b"], and stores the ids of both tokens and of their
+ * concatenation. */
 static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank,
                                  const char *what)
 {

@@ -21,7 +21,8 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    uint8_t *calm;         // own; [BMP] answers for characters, if kind is OSH_CUT_CALM
+    uint8_t *calm;         // own; [BMP] for each character, whether it is calm, or not yet known;
+                           // only for OSH_CUT_CALM
     osh_tok_text texts[2]; // own; scratch
 };
 

@@ -50,8 +50,8 @@ struct osh_detokenizer {
     bool begun;          // true after the first token
     int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is
                       // done
-    bool space_waits;    // SUFFIX: a space must be written before the next token
-    osh_buf run;         // own: bytes of successive byte tokens (ByteFallback)
+    bool space_waits;    // DECODE_SUFFIX: a space must be written before the next token
+    osh_buf run;         // own: bytes of successive byte tokens, for DECODE_BYTES
     osh_buf partial;     // own: bytes that may begin a character
     osh_tok_text text, other; // own: scratch
 };
@@ -424,7 +424,7 @@ static void decode_begin(osh_detokenizer *d, const decode_step *s)
 static osh_status decode_steps(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int from);
 
 /* Decodes the collected bytes of ByteFallback as UTF-8, or each byte as U+FFFD if they are invalid.
- * Passes the text to step `next`. */
+ * Passes the text to the decoder step with index `next`. */
 static osh_status run_flush(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int next)
 {
     osh_status rc = OSH_OK;

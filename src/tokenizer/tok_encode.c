@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
-enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: size of a part of a text;
-                                                    // CHECK_EVERY: pieces between checks for an
-                                                    // interrupt
+enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: bytes of text that are processed
+                                                    // together; CHECK_EVERY: pieces between checks
+                                                    // for an interrupt
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 struct osh_tokenizer {
@@ -203,14 +203,16 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
     t->n -= n;
 }
 
-/* Returns the size in bytes of a buffer at which its stage runs again. n_left: bytes that the last
- * run could not process. At most half of the text is processed twice. */
+/* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left:
+ * bytes that the stage could not process the last time. At most half of the text is processed
+ * twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
 }
 
-/* Normalizes the certain text of `raw` and moves it to `norm`. last: no more text follows. */
+/* Normalizes the text of `raw` that later text cannot change, and moves it to `norm`. last: no more
+ * text follows. */
 static osh_status raw_normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
 {
     osh_status rc = OSH_OK;
@@ -238,8 +240,8 @@ done:
     return rc;
 }
 
-/* Shortens the last text piece, if it is not complete, to the position where an added token may
- * begin. The text after that position is kept for the next part. */
+/* Shortens the last text piece, if later text may continue it, to the position where an added token
+ * may begin. The text after that position is kept until more text is read. */
 static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* tok_impl.h - the parts of a tokenizer, for tok_*.c, and functions for UTF-8, which src/chat uses
- * too.
+/* tok_impl.h - declarations that the files tok_*.c of a tokenizer share. src/chat uses the
+ * functions for UTF-8, too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
  *         -> pre-tokenizers -> model -> ids, with the post-processor's ids before and after
@@ -76,12 +76,12 @@ size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
-bool osh_cp_is_space(uint32_t cp);   // characters with the property White_Space
-bool osh_cp_is_word(uint32_t cp);    // characters of \w in Rust's regex: Alphabetic, M, Nd, Pc,
-                                     // Join_Control
-bool osh_cp_is_numeric(uint32_t cp); // characters of category N
-bool osh_cp_is_punct(uint32_t cp);   // characters of category P, and ASCII punctuation
-bool osh_cp_is_mark(uint32_t cp);    // characters of category M
+bool osh_cp_is_space(uint32_t cp);   // true for characters with the property White_Space
+bool osh_cp_is_word(uint32_t cp);    // true for characters of \w in Rust's regex: Alphabetic, M,
+                                     // Nd, Pc, Join_Control
+bool osh_cp_is_numeric(uint32_t cp); // true for characters of category N
+bool osh_cp_is_punct(uint32_t cp);   // true for characters of category P, and ASCII punctuation
+bool osh_cp_is_mark(uint32_t cp);    // true for characters of category M
 /* Returns the start of the valid character that ends at `at` (> 0). */
 size_t osh_utf8_before(const char *s, size_t at);
 
@@ -108,7 +108,7 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
                                      size_t from, osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
-/* One normalizer or pre-tokenizer. A Sequence becomes several steps. */
+/* Treatment of the matches of a pattern, as in SplitDelimiterBehavior of tokenizers. */
 typedef enum {
     OSH_SPLIT_REMOVED,
     OSH_SPLIT_ISOLATED,
@@ -129,16 +129,17 @@ typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
 typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may not be
- * complete. Text that a pre-tokenizer cannot cut yet is kept for the next part. */
+ * complete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur: input; next: output, then swapped with cur
     bool open;
-    size_t left;         // bytes at the end of the text that are kept for the next part
+    size_t left;         // bytes at the end of the text that are kept until more text is read
     size_t made_up;      // bytes that a step has inserted at the start of the open piece
     osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
+/* One normalizer or pre-tokenizer. A Sequence becomes several steps. */
 struct osh_tok_step {
     osh_tok_step_fn run;
     size_t index; // index of the step in the list of steps
@@ -181,8 +182,9 @@ osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
-osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // positions where all normalizers
-                                                                  // together allow a cut
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // returns the kind of positions
+                                                                  // where all normalizers together
+                                                                  // allow a cut
 typedef struct osh_tok_cuts osh_tok_cuts;
 /* Makes an object that tells where a text may be cut. `normalizers` must outlive *out. */
 osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers);
@@ -215,9 +217,9 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
- * crosses. Keeps the text after that position for the next part. If there is no such position,
- * keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes will become
- * GPT-2's characters. */
+ * crosses. Keeps the text after that position until more text is read. If there is no such
+ * position, keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes
+ * will become GPT-2's characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */

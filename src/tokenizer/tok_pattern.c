@@ -414,7 +414,7 @@ done:
     return rc;
 }
 
-/* Reads and writes the beginning of a group after the characters "(?". */
+/* Rewrites the beginning of a group, after the characters "(?". */
 static osh_status rewrite_group_kind(rewriter *r, open_group *g)
 {
     osh_status rc = OSH_OK;

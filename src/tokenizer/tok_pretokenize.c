@@ -9,8 +9,8 @@
 
 enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
 
-/* Joins the segments of one piece (matches and the gaps between them), in order, to new pieces.
- * `kind` says which segments are joined. */
+/* A cutter joins the segments of one piece (matches and the gaps between them), in order, into new
+ * pieces. `kind` says which segments are joined. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;
@@ -97,8 +97,8 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // an empty match directly after
-                                                                    // a match
+        bool again = start == end && start == done_to && start > 0; // true for an empty match
+                                                                    // directly after a match
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
             OSH_TRY(cutter_add(c, start, end, true));
@@ -127,8 +127,8 @@ done:
     return rc;
 }
 
-/* Keeps the last n bytes for the next part, as text with the `first` and `cont` of `begin`. No
- * piece is open any more. */
+/* Keeps the last n bytes until more text is read, as text with the `first` and `cont` of `begin`.
+ * No piece is open any more. */
 static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
 {
     w->open = false;
@@ -154,7 +154,7 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
         from = c->held ? c->start : done_to;
     } else {
         OSH_TRY(cutter_emit(c));
-        from = known; // the text to remove may end in the next part
+        from = known; // the text to remove may continue in later text
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);
@@ -264,7 +264,7 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack
         word = is;
         *end = i + len;
     }
-    if (h->open && *start != SIZE_MAX && *end == h->n) // the word may continue in the next part
+    if (h->open && *start != SIZE_MAX && *end == h->n) // the word may continue in later text
         *end = *start, *start = SIZE_MAX;
     return OSH_OK;
 }
@@ -291,8 +291,8 @@ static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haysta
         run = script;
         *start = i;
     }
-    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the run may continue in the next
-                                                                // part
+    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the characters of one script may
+                                                                // continue in later text
     return OSH_OK;
 }
 
@@ -352,8 +352,8 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
     return rc ? rc : cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
-/* Returns GPT-2's character for a byte (bytes_to_unicode): printable Latin-1 stays, and the other
- * 68 bytes become U+0100, U+0101, ... in order. */
+/* Returns GPT-2's character for a byte (bytes_to_unicode): a printable Latin-1 character for its
+ * own code, and U+0100, U+0101, ... in order for the other 68 bytes. */
 uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;
@@ -430,8 +430,8 @@ done:
     return rc;
 }
 
-/* Ends the open piece before the last space, or the last character that replaces a space, because a
- * new piece certainly begins there. */
+/* Ends the open piece before the last space, or before the last character that replaces a space,
+ * because a new piece certainly begins there. */
 static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
 {
     osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];

@@ -13,7 +13,7 @@
  * valid, returns 0 and sets *bad to the size of the maximal subpart. */
 static size_t utf8_scan(const unsigned char *s, size_t n, size_t *bad)
 {
-    unsigned char lo = 0x80, hi = 0xBF; // range of the second byte
+    unsigned char lo = 0x80, hi = 0xBF; // allowed values of the second byte
     size_t want = 0;
 
     *bad = 1;

@@ -11,7 +11,8 @@
 typedef struct wordpiece {
     osh_tok_trie trie; // own
     char *unk;         // own; the unknown token, for messages
-    uint32_t behind;   // trie node of the prefix ("##"); 0 if the prefix is empty
+    uint32_t behind;   // trie node of the prefix "##" of tokens inside a word; 0 if the prefix is
+                       // empty
     bool any_behind;   // true if a token begins with the prefix
     int64_t max_chars; // a word with more characters is unknown
     size_t size;

@@ -23,15 +23,14 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
 /* Encodes a text in parts, without special tokens: begin, then feed for each part, then end. The
- * appended ids are the same as for the whole text. A caller that needs no more ids need not call
- * end. The tokenizer keeps only the text whose ids still depend on later text, and up to one part
- * more. */
+ * appended ids are those of the whole text. A caller that needs no more ids need not call end. The
+ * tokenizer keeps only the text whose ids still depend on later text, and at most one part more. */
 void osh_tokenizer_begin(osh_tokenizer *t);
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends the special tokens that come before a text, or those that come after it if the last
- * argument is true. */
+/* Appends the special tokens that the post-processor puts before a text, or, if the last
+ * argument is true, those that it puts after a text. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);

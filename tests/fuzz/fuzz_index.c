@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-static char dir[64]; // a directory in the working directory, with config.json, a.safetensors (x, y)
-                     // and b.safetensors (z)
+static char dir[64]; // name of a directory in the working directory; it has config.json,
+                     // a.safetensors (tensors x, y) and b.safetensors (tensor z)
 
 static void file_put(const char *name, const void *bytes, size_t n)
 {

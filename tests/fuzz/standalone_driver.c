@@ -41,7 +41,7 @@ static size_t input_mutate(uint8_t *p, size_t n, size_t room, uint64_t seed, uin
         if (kind == 2) memmove(p + at, p + at + 1, n - at - 1), n--;
         if (kind == 3 && n < room)
             memmove(p + at + 1, p + at, n - at), p[at] = nasty[r % sizeof nasty], n++;
-        if (kind == 4) { // copies a part of the input to another position
+        if (kind == 4) { // the mutation copies a part of the input to another position
             size_t from = (size_t)(r % n), len = (size_t)((r >> 32) % 32);
             if (len > n - from) len = n - from;
             if (len > n - at) len = n - at;

@@ -38,8 +38,9 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    d->blocks_apart = getenv("OSH_TEST_APART"); // with blocks apart, a memory checker detects
-                                                // accesses past the end of a tensor
+    d->blocks_apart = getenv("OSH_TEST_APART"); // if each block is an allocation of its own, a
+                                                // memory checker detects accesses past the end of a
+                                                // tensor
     return d;
 }
 

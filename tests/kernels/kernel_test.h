@@ -17,7 +17,8 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side; SEED: of all values
+enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side of a tensor; SEED: seed of
+                                      // all random values
 
 /* Selects the instruction set that CTest names (cmake/tests.cmake). Returns 77, which means
  * "skipped", if the CPU does not have it. */
@@ -128,12 +129,13 @@ static inline double tol_of(double tol, osh_dtype dt)
 }
 /* Returns the additional NMSE that is allowed for f32 sums of n products of one sign, as on the
  * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is half
- * of the whole sum on average: n / 2 x 2^-24. Special numbers can have errors near this: squares of
- * bf16 numbers are whole multiples of a power of two, 0 or 1 modulo 4, and a sum with two bits
- * fewer cuts off the 1 each time (2100 of them in order: NMSE 3.3e-11). Libraries use partial sums,
- * whose errors are smaller, but their number is not known. A tensor core truncates instead of
- * rounding (Fasi, Higham, Mikaitis, Pranesh 2021), but only after every 4 products or more, so its
- * error is smaller. With guarded_whole sums are exact. */
+ * of the whole sum on average: n / 2 x 2^-24. Some inputs have errors near this bound. Example:
+ * squares of BF16 numbers are 0 or 1 modulo 4, times a power of two. If the sum is so large that
+ * its last bit is worth 4, each addition loses the 1 (2100 squares in order: NMSE 3.3e-11).
+ * Libraries use partial sums, whose errors are smaller, but the number of partial sums is not
+ * known. A tensor core truncates instead of rounding (Fasi, Higham, Mikaitis, Pranesh 2021), but
+ * only after every 4 products or more, so its error is smaller. With guarded_whole sums are
+ * exact. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);

@@ -30,8 +30,8 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
                                            // to tile
-    {{2, 1, 8, 0, 0}, {150}},              // 8 columns of a head are half a step of the mma
-                                           // instruction
+    {{2, 1, 8, 0, 0}, {150}},              // a head of 8 columns is half of the 16 that one mma
+                                           // instruction multiplies
     {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
                                            // scale is given
     {{2, 2, 104, 0, 0}, {70}},
@@ -40,9 +40,11 @@ static const shape shapes[] = {
                                            // tokens is shorter than the window
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
-    {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
+    {{1, 1, 64, 66, 0}, {200}},            // the window of query 128, the first of the second block
+                                           // of queries, begins at key 63, the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // a band may see no key of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // the windows of a band (16 queries) may contain no key
+                                           // of a tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
@@ -205,7 +207,7 @@ static void test_many_samples(void **state)
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    /* Shared memory of compute capability 9.0; 8.0; 8.6 and 8.9. */
+    /* bytes of shared memory of compute capability 9.0; 8.0; 8.6 and 8.9 */
     static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();
@@ -240,7 +242,7 @@ static void test_neighbours(void **state)
     osh_ctx *cx = NULL;
     const osh_attention_attr at = {2, 1, 64, 0, 0};
     const int64_t T[] = {70, 10, 66};
-    const uint16_t nan = 0x7fc0; // a NaN in BF16
+    const uint16_t nan = 0x7fc0; // the bits of a NaN in BF16
     batch b;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);

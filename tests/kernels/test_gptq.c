@@ -128,9 +128,10 @@ static const problem problems[] = {
     {33, 70, 32, 6, 32, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 128, 4, 24, .zero = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 120, 4, 24, .order = true, .zero = true, .row_block = 1, .dq = OSH_F32},
-    /* The tiles of this case have two panels. */
+    /* Many rows: on the CPU, each tile of rows has two panels (gptq_solve.c). */
     {1100, 300, 64, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
-    /* The block of this case is larger than the panel of the kernel. */
+    /* A block of 200 columns: more than the 128 rows of U that the CUDA kernel holds in shared
+     * memory. */
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16},
 };
 
@@ -227,13 +228,14 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     bool equal = !differ;
     /* Zeros of either sign count as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    if (p->block >= p->I) // without a product after a block, all roundings are the reference's
+    if (p->block >= p->I) // if no matrix multiplication follows a block, every rounding is that of
+                          // the reference
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
                "rounded as IEEE 754"
                " has it: look at -fmad and -prec-div. 1 code of 1000 differs at most, the "
                "objective is the same.");
-    /* In rows with equal codes, losses differ only by the rounding of products. */
+    /* In rows with equal codes, losses differ only by the rounding of matrix products. */
     double apart = 0;
     for (int64_t o = 0; o < p->O; o++)
         if (ref->loss[o] > 0 &&
@@ -248,7 +250,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
                 fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
 }
 
-/* Solves in each order of the threads, and with two sizes of the arena. The bytes must be equal. */
+/* Solves on a GPU in each order of the threads, and with two sizes of the arena. The bytes must be
+ * equal. */
 static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
 {
     solution first, s;
@@ -469,7 +472,7 @@ static void together_case(osh_ctx *cx, const same_input *c)
     solution alone[N_TOGETHER], all[N_TOGETHER];
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
-    /* Bytes of the other tensors that solve_on puts into the arena. */
+    /* Bytes of the other tensors that solve_on allocates in the arena. */
     size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
         osh_gptq_group_add(&g, c->p[k].O,
@@ -480,8 +483,8 @@ static void together_case(osh_ctx *cx, const same_input *c)
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // 0: memory for all rows; 1: for some rows; 2: for the
-                                           // smallest number of rows
+    for (int room = 0; room < 3; room++) { // room 0: memory for all rows; 1: for some rows; 2: for
+                                           // the smallest possible number of rows
         osh_device *d = card_open(cx, other + (room == 0   ? most
                                                : room == 1 ? (most + least) / 2
                                                            : least));
@@ -553,7 +556,7 @@ static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
 }
 
 /* The result for a weight must not depend on weights with other inputs, nor on the number of panels
- * that fit into memory. */
+ * (groups of rows of one weight, gptq_solve.cu) that fit into memory. */
 static void inputs_case(osh_ctx *cx, const problem *p)
 {
     solution alone[N_INPUTS], all[N_INPUTS];
@@ -574,7 +577,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
-    /* The memory is enough for all panels, for many, for few, for one. */
+    /* The memory is enough for all panels, for many panels, for few panels, for one panel. */
     for (int room = 0; room < 4; room += card_looks_at_addresses() ? 2 : 1) {
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
         d = card_open(cx, others + given[room]);
@@ -601,14 +604,13 @@ static void test_solve_inputs(void **state)
 {
     (void)state;
     static const problem cases[] = {
-        /* In this case each input has four panels. */
+        /* 200 rows: each input has four panels of at most 64 rows. */
         {200, 300, 128, 4, 100, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
         {130, 257, 64, 8, 0, .fp8 = true, .row_block = 130, .dq = OSH_BF16, .stored = OSH_BF16},
-        /* In these cases each input has one panel. */
+        /* Few rows: each input has one or two panels of at most 64 rows. */
         {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16},
-        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // a block has all
-                                                                               // columns, so no
-                                                                               // product follows
+        /* The only block has all columns, so no matrix multiplication follows the block. */
+        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32},
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);

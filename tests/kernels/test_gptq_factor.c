@@ -141,9 +141,10 @@ static void test_factor_refuses(void **state)
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
         if (!has_column(op, column, d)) continue;
-        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // not positive definite:
-                                                                           // the eigenvalues are 3
-                                                                           // and -1
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // the matrix is not
+                                                                           // positive definite: its
+                                                                           // eigenvalues are 3 and
+                                                                           // -1
         t.data = nan;
         assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
         assert_string_equal(osh_error_text(cx), ""); // there is no message, because the caller

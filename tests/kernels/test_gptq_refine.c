@@ -26,22 +26,22 @@ static const problem problems[] = {
     {130, 192, 64, 1, 2, .order = true, .dtype = OSH_F16},
     {33, 192, 64, 1, 2, .asymmetric = true, .dtype = OSH_BF16},
     {40, 128, 64, 1, 8, .order = true, .dtype = OSH_BF16},
-    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per channel
+    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per row of the weight
     {40, 130, 130, 1, 4, .asymmetric = true, .dtype = OSH_F32},
-    /* One scale per tensor, with more rows than a tile. */
+    /* One scale per tensor, with more rows than a tile of the kernel has. */
     {200, 96, 96, 200, 4, .dtype = OSH_BF16},
     {150, 96, 96, 150, 5, .asymmetric = true, .dtype = OSH_BF16},
     {40, 96, 96, 40, 8, .fp8 = true, .dtype = OSH_BF16},
     {40, 96, 96, 1, 8, .fp8 = true, .order = true, .dtype = OSH_BF16},
-    /* Blocks, of which the last ones are smaller. */
+    /* Blocks of 32 rows by 48 columns that share a scale; the last blocks are smaller. */
     {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},
-    /* More groups than are solved at once. */
+    /* Groups of 2 columns: more groups than are solved at once (OSH_FIT_GROUPS). */
     {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},
     {20, 576, 64, 1, 4, .asymmetric = true, .order = true, .dtype = OSH_BF16},
-    // NVFP4, NVFP4, MXFP4, MXFP4, MXFP8
+    // The formats of the next five cases are NVFP4, NVFP4, MXFP4, MXFP4, MXFP8.
     {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3,
      .global = 2389.3f},
-    /* All scales have the smallest value. */
+    /* All scales have the smallest value of E4M3. */
     {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f},
     {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
     {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
@@ -237,8 +237,8 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // losses of the plain range, of the reference's search, and of the
-                            // kernel's search
+            double loss[3]; // search_loss of each pass: 0: the whole range without a search; 1: the
+                            // reference's search; 2: the kernel's search
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
                 osh_gptq_scales_args a = scales_args(&s);
@@ -336,7 +336,7 @@ static void test_against_reference(void **state)
                 osh_ctx_free(cx);
             }
             for (int n = 0; n <= N_STEPS; n++) {
-                /* With few rows a single code changes the loss by more. */
+                /* With few rows, a single code changes the loss by more than with many rows. */
                 double slack = p->O > 10 && k == RANDOM ? 0.01 : 0.05;
                 if (fabs(loss[1][n] - loss[0][n]) > slack * loss[0][n])
                     print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n,

@@ -99,8 +99,9 @@ static void test_columns(void **state)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // a GPU computes this case in two
-                                                              // slabs
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // 1030 rows: a GPU computes this case
+                                                              // in two slabs (ranges of rows,
+                                                              // gptq_target.cu)
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -125,8 +126,8 @@ static void test_closest(void **state)
     guarded_fill(&x0, 1, 1), guarded_fill(&w, 2, 1);
     guarded_fill(&h, 3, 0), guarded_fill(&s, 3, 0);
     for (int i = 0; i < I; i++) ((int32_t *)perm.t.data)[i] = i;
-    for (int i = 0; i < N * I; i++) // each channel of x has a part of the neighbouring channel of
-                                    // x0
+    for (int i = 0; i < N * I; i++) // a fraction of the neighbouring channel of x0 is added to each
+                                    // channel of x
         ((float *)x.t.data)[i] =
             (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
                     0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));
@@ -138,7 +139,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_shift"), &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_target"), &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // 0: W; 1: W + W S; 2: W + W S with noise
+    for (int k = 0; k < 3; k++) { // the weight is k = 0: W; 1: W + W S; 2: W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

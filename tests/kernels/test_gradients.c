@@ -8,9 +8,10 @@
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // number of tokens; first token of the second and of the third sample, 0:
-                         // no such sample
-    int64_t in[5][2];    // width of each input; shape of each weight, [1] = 0: 1-D
+    int64_t n, split[2]; // n: tokens; split: first token of the second and of the third sample, 0:
+                         // there is no such sample
+    int64_t in[5][2];    // width of each input; [rows, columns] of each weight, columns 0: the
+                         // weight is 1-D
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
     float amp;           // amplitude of the inputs; 0 means 1
@@ -104,9 +105,10 @@ static const grad_case cases[] = {
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
-    /* Whole blocks; out_features is processed in two parts. */
+    /* The sizes are multiples of the kernel's block sizes; out_features is processed in two
+     * ranges. */
     {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
-    /* More tokens than are packed at once. */
+    /* More tokens than the kernel packs at once. */
     {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},
     {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
     {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
@@ -116,7 +118,7 @@ static const grad_case cases[] = {
     {"attention", 13, {5}, {{32, 0}, {8, 0}, {8, 0}}, 32, &att_cap, 1.5f},
     {"attention", 13, {1}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_chunk, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_chunk64, 1.5f},
-    /* More than one tile. */
+    /* 300 tokens need more than one tile. */
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f},
     {"attention_sinks", 1, {0}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
     {"attention_sinks", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}, {6, 0}}, 42, &att_window, 1.5f},

@@ -11,13 +11,14 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[3], w[3][2], out; // widths of inputs; shapes of weights (0: absent; [1] 0: 1-D);
-                                 // width of the output
-    int64_t split[2];            // first token of the second and of the third sample; 0: no such
-                                 // sample
+    int64_t in[3], w[3][2], out; // widths of the inputs; [rows, columns] of the weights (rows 0: no
+                                 // weight; columns 0: 1-D); width of the output
+    int64_t split[2];            // first token of the second and of the third sample; 0: there is
+                                 // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // NULL: the defaults of the op
-    const void *without;         // like `attr`, but without one property; the result must differ
+    const void *without;         // attributes like `attr`, but without one property; the result
+                                 // must differ
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 
@@ -179,8 +180,10 @@ static const op_case cases[] = {
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
-    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // a sample has two tiles
-    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // has two panels
+    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // each sample has more rows
+                                                                    // than one tile
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // the rows are more than one
+                                                                    // panel (OSH_GEMM_PANEL)
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
@@ -300,8 +303,8 @@ static const op_case cases[] = {
     {"moe_combine", 29, {129, 129, 8}, .out = 129, {3}, .attr = &expert6p, .without = &expert6},
 };
 
-/* Additional cases for a GPU: rows that share a block, far positions, scores in more than one
- * chunk. */
+/* Additional cases for a GPU: rows that share a block, positions above 2^17, scores in several
+ * chunks. */
 enum { FAR_TOKENS = 10000 }; // a case with more tokens is run only once
 static const op_case card_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
@@ -309,11 +312,11 @@ static const op_case card_cases[] = {
     {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
     {"rope", 131073, {8}, .out = 8, .attr = &rope8f},
     {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // the kernel reads both halves of a head
-                                                          // in packs
+                                                          // in packs (vector loads, pack.cuh)
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
-    /* Equal samples are computed in one pass. */
+    /* Samples of equal length are computed in one pass (attention.cu). */
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
 
@@ -520,7 +523,8 @@ static void test_in_pieces(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const op_case *c = &cases[i];
-        /* the frequencies of dynamic ropes depend on the length of the sample */
+        /* the frequencies of dynamic ropes depend on the length of the sample, so such a sample
+         * cannot be computed in pieces */
         if (!strcmp(c->op, "rope") && osh_rope_key(c->attr, c->n)) continue;
         check_pieces(cx, c, OSH_F32);
         check_pieces(cx, c, OSH_BF16);
@@ -685,8 +689,9 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded first, then
-                                                             // the sum
+        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the output of the expert times its
+                                                             // weight is rounded first, then the
+                                                             // sum
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
             assert_true(value_at(&out.t, i) ==
@@ -712,7 +717,7 @@ static void test_experts(void **state)
     osh_ctx_free(cx);
 }
 
-/* ---- the CUDA column ---- */
+/* ---- CUDA kernels ---- */
 static osh_attention_attr far_heads; // attributes of heads_case
 static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, int64_t window)
 {
@@ -783,7 +788,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,
                  tol);
     /* All ops but linear give the bytes of each sample alone; linear multiplies all rows of a batch
-     * as one product. */
+     * in one matrix multiplication. */
     if (first.seqs.n > 1 && strcmp(c->op, "linear")) {
         run_alone_on(cx, d, op, &again);
         bool same = !memcmp(first.out.t.data, again.out.t.data, n);
@@ -847,7 +852,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // the first element, or the last
+            if (try == 2) at = v % 2 ? n - 1 : 0; // the last try changes the first or the last
+                                                  // element
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (card_run(cx, d, op, &r.a,
                          op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
@@ -860,8 +866,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
         }
 }
 
-/* Checks the bits `spreads` of ops, from which osh_exec_run knows that a value that is not finite
- * is found in a later value. */
+/* Checks the bits `spreads` of ops. osh_exec_run relies on these bits: a value that is not finite
+ * makes a later value not finite. */
 static void test_card_spreads(void **state)
 {
     (void)state;
@@ -879,8 +885,8 @@ static void test_card_spreads(void **state)
             if (osh_op_spreads(op, cases[i].attr, k / 3))
                 check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // head sizes 8, 32 and 128, which the fused
-                                                   // kernel computes
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // dim: sizes 8, 32 and 128 of a head, which the
+                                                   // fused kernel computes
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
             if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))

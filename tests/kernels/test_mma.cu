@@ -18,7 +18,7 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/cuda/mma.cuh"
 
-enum { SEED = 5, STRIDE = 24 }; // STRIDE: elements from one row in shared memory to the next
+enum { SEED = 5, STRIDE = 24 }; // STRIDE: distance of two rows in shared memory, in elements
 
 /* ---- kernels of one warp; they write out the layouts that the header states ---- */
 template <class T>

@@ -1,5 +1,5 @@
-/* test_pairs.c - compares linear, Hessians, attention and products that multiply pairs of BF16
- * numbers with the reference. */
+/* test_pairs.c - compares the kernels that multiply pairs of BF16 numbers (linear, Hessian,
+ * attention, and plain matrix products) with the reference. */
 #include "kernel_test.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
@@ -51,7 +51,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     assert_int_equal(op->run[OSH_REF](one, &a), OSH_OK);
     assert_int_equal(osh_pairs_hessian(one, &h[1].t, &x.t, NULL, &seqs), OSH_OK);
     assert_int_equal(osh_pairs_hessian(three, &h[2].t, &x.t, NULL, &seqs), OSH_OK);
-    for (int i = 0; i < 2; i++) { // each sample in a call of its own
+    for (int i = 0; i < 2; i++) { // each sample is computed in a call of its own
         int64_t rows = parts[i][1];
         osh_tensor part = osh_tensor_view(OSH_BF16, 2, (int64_t[]){rows, width},
                                           osh_elem(&x.t, offsets[i] * width));
@@ -154,7 +154,8 @@ static void test_gated(void **state)
     }
 }
 
-/* ---- blocks in a flow: the bytes of a product that is rounded afterwards ---- */
+/* ---- blocks of a flow (pairs_flow.h) must give the bytes of a product that is rounded later
+ * ---- */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 
@@ -163,7 +164,8 @@ typedef struct flow_case {
     bool bias, gated, nan;
 } flow_case;
 
-/* Makes the blocks of one product. Block i multiplies the m rows of x that begin at row i. */
+/* Makes the blocks of one matrix product. Block i multiplies the m rows of x that begin at row
+ * i. */
 static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint16_t *x,
                         uint32_t *packed[2], const float *bias, uint16_t *y)
 {

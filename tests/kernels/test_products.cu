@@ -3,9 +3,10 @@
  * On a GPU, tests the libraries (label cuda; skipped without a GPU). On the emulated GPU
  * (tests/play/test_products.cc includes this file), tests the emulated libraries.
  *
- * Products of every dtype and shape must agree with sums in double. The bytes of a product must not
- * depend on the number of products in a call, nor on the addresses of the operands. Factors and
- * inverses of triangles must be right, and the other triangle must not change. */
+ * Matrix products of every dtype and shape must agree with sums in double. The bytes of a product
+ * must not depend on the number of products in a call, nor on the addresses of the operands.
+ * Factors
+ * and inverses of triangles must be right, and the other triangle must not change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,8 +181,8 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Computes the products of a batch six, four or one at a time, with operands at the start of a
- * block and after other bytes. The bytes must be equal. */
+/* Computes the matrix products of a batch six, four or one at a time, with operands at the start of
+ * a block and after other bytes. The bytes must be equal. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {

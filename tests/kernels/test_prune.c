@@ -161,8 +161,8 @@ static void test_keep_zeros(void **state)
     enum { O = 70, I = 96 };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
-    for (int way = 0; way < 4; way++) { // bit 0: asymmetric codes; bit 1: another order of the
-                                        // columns
+    for (int way = 0; way < 4; way++) { // way, bit 0: asymmetric codes; bit 1: the columns are
+                                        // solved in another order
         static float h[I * I], u[I * I], w[O * I], dq[2][O * I], scale[O], zero[O];
         static int8_t codes[2][O * I];
         static int32_t perm[I], col[I];

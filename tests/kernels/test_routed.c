@@ -122,7 +122,7 @@ static void lists_are_right(fixture *f, const moe *m)
 
 static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
-    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // a tensor filled with bytes 0xA5
+    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // the tensor is filled with bytes 0xA5
     carded c = card_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
@@ -232,7 +232,7 @@ static void one_shape(fixture *f, shape s)
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
     carded again = empty_new(f, s.dt, s.N, s.D),
-           in_place = empty_new(f, s.dt, s.N, s.D); // the output overwrites `sum`
+           in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);
@@ -247,9 +247,10 @@ static void experts_at_once(void **state)
     for (int k = 0; k < card_orders(); k++) {
         card_order(k);
         one_shape(f, (shape){7, 8, 8, 3, 3, OSH_F16});
-        /* Steps and tiles are not full; a round has several experts. */
+        /* 60 rows per expert do not fill tiles; one round of the kernel (mixture.cu) computes
+         * several experts. */
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
-        /* All tokens go to all experts: each round has one expert with two tiles of rows. */
+        /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
         one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes than there
                                                              // are experts

@@ -102,7 +102,7 @@ static void test_every_length(void **state)
 
     fill(x, 10, 20), fill(y, 11, 3);
     for (int64_t n = 8; n <= 600; n += 8) {
-        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // an element that a window hides
+        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // the element is -inf if a window hides it
         for (int act = OSH_ACT_SILU; act <= OSH_ACT_GELU_TANH; act++) {
             memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
             osh_span_glu(a, y, n, (osh_act_kind)act, OSH_BF16),
@@ -206,7 +206,7 @@ static void test_sincos(void **state)
         }
     }
     printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
-    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded
+    assert_true(worst * 16777216 <= 1.0001); // errors are at most half a unit in the last place,
                                              // except near ties
 }
 
@@ -252,7 +252,8 @@ static void test_exp(void **state)
     assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
 }
 
-/* Compares f32 bit patterns (in steps of a prime, and special ones) with the scalar conversions. */
+/* Compares conversions of f32 bit patterns with the scalar conversions: every p-th pattern for a
+ * prime p, and special patterns. */
 static void test_round(void **state)
 {
     (void)state;

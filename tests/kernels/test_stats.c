@@ -58,7 +58,7 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &h[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < seqs.n; s++) { // each sample alone on one thread
+    for (int64_t s = 0; s < seqs.n; s++) { // computes H of each sample alone, on one thread
         osh_tensor part = x.t;
         part.data = osh_elem(&x.t, offsets[s] * width);
         part.shape[0] = offsets[s + 1] - offsets[s];
@@ -96,13 +96,15 @@ static void test_hessian(void **state)
         hessian_case(*state, 7, 7, 3, dt, d > 2);
         hessian_case(*state, 129, 129, 1, dt, d > 2);
         hessian_case(*state, 700, 257, 600, dt, d > 2);
-        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // n is two panels of rows
+        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // 2100 rows: more than one panel
+                                                        // (OSH_GEMM_PANEL rows)
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that a tensor core truncates
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes H in several
-                                                                // panels
+        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // a tensor core truncates these
+                                                                // sums
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes this H in
+                                                                // several pieces
     }
 }
 
@@ -125,7 +127,7 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
     a.out[0] = &d[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
-    for (int64_t s = 0; s < seqs.n; s++) { // each sample alone on one thread
+    for (int64_t s = 0; s < seqs.n; s++) { // computes D of each sample alone, on one thread
         osh_tensor part = x.t, part0 = x0.t;
         part.data = osh_elem(&x.t, offsets[s] * width),
         part0.data = osh_elem(&x0.t, offsets[s] * width);
@@ -177,7 +179,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     }
     for (int i = 1; i < 3; i++)
         assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
-    float *got = r[0].t.data, lo = got[0], hi = got[width]; // checks channel 0 by a simple loop
+    float *got = r[0].t.data, lo = got[0], hi = got[width]; // compares channel 0 with a simple loop
     for (int64_t i = 0; i < n; i++) {
         float v;
         osh_to_f32(&v, osh_elem(&x.t, i * width), dt, 1);
@@ -333,7 +335,7 @@ static void test_mix(void **state)
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
-        osh_tensor part[2] = {x[0].t, x[1].t}; // the second sample alone; the output overwrites the
+        osh_tensor part[2] = {x[0].t, x[1].t}; // only the second sample; the output overwrites the
                                                // input
         for (int i = 0; i < 2; i++)
             part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
@@ -354,10 +356,12 @@ static void test_shift(void **state)
         shift_case(*state, 7, 7, 3, dts[d]);
         shift_case(*state, 129, 129, 1, dts[d]);
         shift_case(*state, 700, 257, 600, dts[d]);
-        shift_case(*state, 2100, 9, 2050, dts[d]); // n is two panels of rows
+        shift_case(*state, 2100, 9, 2050, dts[d]); // 2100 rows: more than one panel (OSH_GEMM_PANEL
+                                                   // rows)
     }
     shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in several panels
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in two panels of at most
+                                                   // 2048 rows
 }
 
 enum { SHARP = 8 }; // amplitude of x, large enough that logits differ
@@ -458,10 +462,12 @@ static void test_nll(void **state)
         nll_case(*state, 129, 129, 129, 100, dts[d], NULL);
         nll_case(*state, 129, 129, 129, 100, dts[d], &capped);
         nll_case(*state, 40, 65, 303, 8, dts[d], &divided);
-        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // two panels, six blocks
+        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // 600 rows are two panels (of 512 rows);
+                                                           // the vocabulary has six blocks
         nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
     }
-    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the GPU in a sample
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // on a GPU, the second sample has two
+                                                       // panels (vocab.cuh)
 }
 
 /* For a target outside the vocabulary, the GPU returns NaN, whatever follows the last block in
@@ -534,7 +540,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + CARD_ORDERS };
-    guarded y[MOST][2]; // results of the reference, the CPU, and the GPU in several orders
+    guarded y[MOST][2]; // y[r]: results of the reference, of the CPU, and of the GPU in several
+                        // orders of the threads
     int n_runs = f->d ? 2 + card_orders() : 2;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
@@ -707,7 +714,8 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
                   whole[] = {0, SAMPLES};
     osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
     size_t bytes = osh_tensor_bytes(&shape);
-    osh_tensor *x[3]; // results: [0] of one group, [1] of groups merged by hand, [2] of groups
+    osh_tensor *x[3]; // x[0]: result without groups; x[1]: groups that are merged by hand; x[2]:
+                      // groups of the statistic
     for (int i = 0; i < 3; i++)
         assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
                          OSH_OK);
@@ -727,7 +735,8 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         }
         if (!c) memcpy(x[0]->data, x[2]->data, bytes);
         if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
-        double e = t->exact ? 0 : nmse(x[2], x[0]); // sums of n terms, added in two orders
+        double e = t->exact ? 0 : nmse(x[2], x[0]); // both are sums of n terms, which are added in
+                                                    // two orders
         if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
     }
     for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);

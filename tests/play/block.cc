@@ -28,7 +28,7 @@ struct async_copy {
 struct thread {
     osh_fiber *fiber; // fiber that runs the thread; NULL: the thread has not begun or has ended
     uint3 index;
-    int id;             // position in block.threads
+    int id;             // index in block.threads
     state at;           // state at the current or the last wait
     osh_play_site site; // call at which the thread waits
     int predicate;
@@ -333,8 +333,8 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
 {
     block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
     block.dynamic.resize(g->shared);
-    block.dynamic.shrink_to_fit(); // exact size, so that AddressSanitizer detects accesses past the
-                                   // end
+    block.dynamic.shrink_to_fit(); // the allocation has exactly g->shared bytes, so that
+                                   // AddressSanitizer detects accesses past the end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
     prepare_threads(threads);

@@ -1,5 +1,5 @@
 /* cublaslt.cc - emulated libcublasLt.so. It checks arguments like the real library, and computes
- * products by OpenBLAS on f32 copies. */
+ * matrix products by OpenBLAS on f32 copies. */
 #include <cublasLt.h>
 
 #include <cblas.h>

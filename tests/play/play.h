@@ -36,7 +36,7 @@ extern size_t osh_play_solver_each[2];
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);
-extern bool osh_play_truncates; // for the emulated libraries
+extern bool osh_play_truncates; // the option of osh_play_truncate, for the emulated libraries
 // returns the bytes of GPU memory and pinned memory, plus streams and events, that are not freed
 size_t osh_play_live(void);
 long osh_play_launches(void);   // returns the number of launches so far

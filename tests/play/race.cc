@@ -15,9 +15,9 @@
 enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 /* An access to a word of memory. It has two words, so that two accesses are compared at once. */
 struct access {
-    uint64_t where; // grid << 32 | block, counted from 1
-    // thread | barriers << 16 | __syncwarps << 32 | one bit for each byte of the word << 48;
-    // barriers, __syncwarps: number of earlier calls
+    uint64_t where; // number of the grid << 32 | number of the block, from 1
+    // thread | barriers << 16 | syncwarps << 32 | mask of the accessed bytes of the word << 48.
+    // barriers, syncwarps: number of barriers and of __syncwarp calls before the access.
     uint64_t who;
 };
 enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };

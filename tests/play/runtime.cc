@@ -21,7 +21,7 @@ typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
     CUstream_st *stream;
-    long asked, done; // number of records of an event: requested, and done
+    long asked, done; // cudaEventRecord calls for the event: requested so far, and completed so far
     bool timed;
     double seconds;   // time of the last record of the event
 };
@@ -38,7 +38,7 @@ static std::map<std::string, long> calls; // name of a function -> number of cal
 static std::vector<CUstream_st *> streams; // streams in the order of creation
 // kernel -> bytes of dynamic shared memory that the kernel may use, if they were set
 static std::map<const void *, int> dynamic_shared;
-// (name of a function, (calls until the failure, error))
+// faults that osh_play_fail has set: (name of a function, (calls until the failure, error))
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
 static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;

@@ -67,7 +67,7 @@ static std::vector<float> read(const osh_tensor *t)
 }
 
 typedef struct gemm_case {
-    int64_t m, n, k, batch, gap; // gap: elements between rows, and between matrices
+    int64_t m, n, k, batch, gap; // gap: unused elements between two rows, and between two matrices
     bool ta, tb;
     osh_dtype in, out;
     float alpha, beta;
@@ -116,7 +116,7 @@ static void test_products(void **)
         }
 }
 
-/* Computes n products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
+/* Computes n matrix products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
  * Returns the number of queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
@@ -217,8 +217,8 @@ static void test_triangles(void **)
         }
 }
 
-/* With TF32, a product reads only the TF32 bits of each factor, otherwise all bits. A batch shares
- * one factor. */
+/* With TF32, a matrix multiplication reads only the TF32 bits of each factor, otherwise all bits. A
+ * batch shares one factor. */
 static void test_tf32(void **)
 {
     const int64_t M = 33, N = 20, K = 70, BATCH = 3;
@@ -234,8 +234,8 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest error against a product of full factors, and of
-                                  // truncated factors
+        double worst[2] = {0, 0}; // largest differences from the product of the full factors, and
+                                  // from that of the truncated factors
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {

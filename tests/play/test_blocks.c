@@ -73,7 +73,7 @@ static void store(fixture *f, int value, int64_t batch, int round)
     ok(f, osh_tensor_put(f->cx, t, 0, host, n));
     ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
     osh_tensor_free(f->cx, t);
-    next = rows_new(f, value, batch); // `next` gets the memory of t
+    next = rows_new(f, value, batch); // `next` is allocated in the memory that t had
     ok(f, osh_tensor_zero(f->cx, next));
     osh_tensor_free(f->cx, next);
     osh_free(f->cx, host);
@@ -137,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // is allocated in the memory of the copies
+        osh_tensor *all = NULL; // this tensor is allocated in the memory of the copies
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -188,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // is allocated in the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // this tensor is allocated in the memory of the copy
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -200,7 +200,7 @@ static void test_left(void **state)
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
         load(f, 0, 1, 0); // loads batch 1, although batch 0 was requested
-        store(f, 1, 0, 1); // a copy that still runs when the blocks are freed
+        store(f, 1, 0, 1); // this copy still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -272,8 +272,8 @@ static void test_lost(void **state)
     osh_error_clear(f->cx);
 }
 
-/* Copies tensors between host memory and the blocks. Such tensors are the values of a visit that
- * runs alone. */
+/* Copies tensors between host memory and the blocks. Such tensors are the values of a subgraph that
+ * is processed alone. */
 static void test_host_tensors(void **state)
 {
     fixture *f = *state;

@@ -171,8 +171,8 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* Copies data to the GPU on the lane IN, on the GPU on the lane WORK, and back on the lane OUT.
- * Checks the counters of the copies. */
+/* Copies data to the GPU on the lane IN, on the GPU on the lane WORK, and back on the lane OUT (a
+ * lane is a stream of the device). Checks the counters of the copies. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;

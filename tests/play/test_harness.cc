@@ -77,7 +77,7 @@ static __global__ void warp_kernel(int *out)
     out[7 * N + threadIdx.x] = atomicAdd(&out[8 * N], 1) >= 0;
 }
 
-/* ---- their fixture ---- */
+/* ---- fixture of the faulty kernels ---- */
 typedef struct played {
     cudaStream_t stream;
     int *out; // points to GPU memory

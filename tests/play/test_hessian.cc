@@ -17,7 +17,8 @@ extern "C" {
 #include "ops/cuda/op.cuh"
 #include "play/play.h"
 
-enum { SEED = 5, ALL = 1 << 20 }; // ALL: all tokens in one call
+enum { SEED = 5, ALL = 1 << 20 }; // ALL: number of tokens per call that puts all tokens into one
+                                  // call
 
 /* Adds the tokens of x [n, I] to h, `step` tokens per call. */
 static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)
@@ -58,8 +59,8 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
 
 /* Every fourth token is an outlier in two channels, one of them 1.25 times the other, so H of these
  * channels is singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
- * positive definite if sums lose at most 7e-7 of its trace. One product of 16,384 tokens loses
- * 3.5e-6. */
+ * positive definite if sums lose at most 7e-7 of its trace. One matrix multiplication over 16,384
+ * tokens loses 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -112,8 +113,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches have any number of tokens. Only one shape of product is needed for each 256 tokens, not
- * one for each batch. */
+/* Batches have any number of tokens. Only one shape of matrix multiplication is needed for each 256
+ * tokens, not one for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };
@@ -140,8 +141,8 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
-/* Four chunks need one product and one launch. The parts are added in the order of tokens, for any
- * division into calls. */
+/* Four chunks need one matrix multiplication and one launch of a kernel. The parts are added in the
+ * order of tokens, for any division into calls. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };
@@ -150,7 +151,8 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
-    // position of the large number: in one of 5 chunks, the next 256 tokens, or the last 44
+    // big: position of the large number, in one of 5 chunks, in the next 256 tokens, or in the last
+    // 44
     for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;
@@ -214,7 +216,7 @@ static void test_pieces(void **)
                 float sum = 5;
                 for (int64_t t = 0; j <= i && t < c.n; t++) sum += x[(size_t)(t * c.I + i)] * x[(size_t)(t * c.I + j)];
                 if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
-                if (c.n > 100) j += i % 5; // only some of the samples
+                if (c.n > 100) j += i % 5; // skips some elements, because all would take long
             }
     }
     osh_device_close(cx, d);

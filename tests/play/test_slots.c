@@ -15,7 +15,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
-// samples of 1 to 97 tokens, and one of 900,000, which is larger than a slot of the stage
+// samples of 1 to 97 tokens, and one of 900,000, which is larger than a slot of the
+// stage (the GPU memory for reads by cuFile)
 static int64_t offsets[SAMPLES + 1];
 static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};
@@ -114,7 +115,8 @@ static osh_cuda_counters counted(fixture *f)
     return c;
 }
 
-/* Finds the file of the value in the directory, which also has a small mark file. */
+/* Finds the file of the value in the directory, which also has a small file that identifies the
+ * directory. */
 static void find_file(fixture *f, char path[300])
 {
     char **names = NULL;
@@ -214,9 +216,9 @@ static void load_asked(fixture *f, int round)
     }
 }
 
-/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or not by choice, or
- * not because locking failed. The rows must be the same in either order of the streams. There must
- * be blocks only for the prefetched batches and one batch more. */
+/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or are not
+ * page-locked on purpose, or could not be locked. The rows must be the same in either order of the
+ * streams. There must be blocks only for the prefetched batches and one batch more. */
 static void test_ahead(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,9 @@
 /* test_partition.c - checks partitions of graphs for every kind of target, with 1 to 5 targets per
  * subgraph.
  *
- * Every node must be in exactly one part, the parts must be in order, Linears that share an input
- * must be in one part, and live_in and live_out must equal the sets that a simple search finds. */
+ * Every node must be in exactly one subgraph, the subgraphs must be in order, Linears that share an
+ * input must be in one subgraph, and live_in and live_out must equal the sets that a simple search
+ * finds. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 
@@ -102,7 +103,8 @@ typedef struct target_row {
 static const target_row rows[] = {
     // `want`: number of targets in a model of 2 layers
     {{NULL}, 0, 2},
-    {{"Linear"}, 1, 2 * 4 + 1}, // in each layer: q, k and v; o; gate and up; down; and the head
+    {{"Linear"}, 1, 2 * 4 + 1}, // targets in each layer: q, k and v; o; gate and up; down. The last
+                                // target is the head.
     {{"LlamaDecoderLayer"}, 1, 2},
     {{"LlamaAttention"}, 1, 2},
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
@@ -110,7 +112,7 @@ static const target_row rows[] = {
      2,
      3}, // nested targets count as one; the head is in no layer
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
-    {{"re:.*k_proj$"}, 1, 2}, // q and v are in the part of k
+    {{"re:.*k_proj$"}, 1, 2}, // q and v are in the subgraph of k
     {{"re:.*"}, 1, 2},        // the targets are the module model and lm_head
     {{"LlamaRMSNorm"}, 1, 5},
     {{"Embedding"}, 1, 1},
@@ -119,7 +121,8 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-static const target_row moe_rows[] = { // for qwen3_moe: 3 layers, of which the second has an MLP
+static const target_row moe_rows[] = { // for qwen3_moe, which has 3 layers; the second layer has an
+                                       // MLP
     {{NULL}, 0, 3},
     {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and
                                              // down of each expert and of the MLP are two; the head
@@ -204,10 +207,11 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // the first part of an expert; before it are the
-                                          // embedding, q, k and v, and o with the router
+    const osh_subgraph *s = &p->parts[3]; // the first subgraph of an expert; before it are the
+                                          // subgraphs of the embedding, of q, k and v, and of o
+                                          // with the router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
-    assert_int_equal(s->n_nodes, 3); // gate, up, and their product
+    assert_int_equal(s->n_nodes, 3); // the nodes are gate, up, and the product of their outputs
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
     assert_int_equal(s[1].n_nodes, 2);
     assert_string_equal(s[11].name, "model.layers.0.mlp.experts.5.down_proj");
@@ -229,7 +233,7 @@ static int *add_original(const model *m, int only)
 }
 
 /* A graph with the nodes of the original model must be cut at the same nodes. Each node of the
- * original model must be in the part of its counterpart. */
+ * original model must be in the subgraph of its counterpart. */
 static void cut_with_the_original(void **state)
 {
     const char *const names[] = {"llama_default", "qwen3_moe"};
@@ -285,8 +289,8 @@ static void decoder_layers(void **state)
     const char *linear = "Linear";
     tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &linear, 1, 1));
     assert_int_equal(p->n, 10);
-    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // the first norm is in the part of
-                                                                 // the embedding
+    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // the first norm is in the
+                                                                 // subgraph of the embedding
     assert_string_equal(p->parts[1].name, "model.layers.0.self_attn.q_proj");
     assert_string_equal(p->parts[9].name, "lm_head");
     osh_partition_free(m->cx, p);

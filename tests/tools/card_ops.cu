@@ -54,7 +54,7 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
         osh_from_f32(&block[(size_t)i * each], dt, &f, 1);
     }
     ok(osh_tensor_put(cx, t, 0, block.data(), block.size()), "random values");
-    for (int64_t more; have < n; have += more) { // each round doubles the filled part
+    for (int64_t more; have < n; have += more) { // each iteration doubles the part that is filled
         more = osh_min64(have, n - have);
         ok(d->type->copy(cx, d, osh_elem(t, have), t->data, (size_t)more * each), "random values");
     }
@@ -123,7 +123,8 @@ static void op(const char *name, const void *attr, std::initializer_list<osh_ten
     }
     a.out[0] = out, a.attr = attr, a.seqs = &seqs;
     double s = time_of(name, [&] { return o->run[OSH_CUDA](cx, &a); });
-    const osh_tensor *w = a.in[o->n_in]; // the weight of a matrix product; NULL for other ops
+    const osh_tensor *w = a.in[o->n_in]; // the weight, if the op is a matrix multiplication; else
+                                         // NULL
     const char *shape = w ? shape_of({osh_rows(out), osh_width(out), osh_width(w)})
                           : shape_of({osh_rows(out), osh_width(out)});
     row(name, shape, s, flops, flops > 0 ? of : peak.memory, bytes, algo);
@@ -325,7 +326,7 @@ static void peaks(void)
     ok(osh_cuda_peak_product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
     ok(osh_cuda_peak_attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
     ok(osh_cuda_peak_copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
-    peak.memory *= 2; // a copy reads and writes its bytes
+    peak.memory *= 2; // a copy reads and writes each byte, so the memory moves twice as many bytes
     printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
            " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
            peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9, peak.bus / 1e9);

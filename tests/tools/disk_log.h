@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 typedef enum {
-    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if the file was truncated, else -1
+    DISK_OPEN = 1, // path: the opened file; at: 1 if the file is new; size: 0 if the file was
+                   // truncated, else -1
     DISK_WRITE,    // at: offset; data: the written bytes
     DISK_CUT,      // size: the new size
     DISK_GROW,     // size: the file has at least this size

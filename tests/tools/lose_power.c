@@ -225,7 +225,7 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* Makes calls [o->first, end) of file i certain. */
+/* Applies the calls [o->first, end) of file i to o->data and o->size: their changes are certain. */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

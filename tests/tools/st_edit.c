@@ -96,7 +96,7 @@ static void save(shard *s)
     must(osh_st_layout(cx, &header, &n, e, s->n));
     FILE *f = fopen(s->path, "wb");
     if (!f || fwrite(header, 1, n, f) != n) die("cannot write");
-    for (int k = 0; k < s->n; k++) // reads tensors in file order
+    for (int k = 0; k < s->n; k++) // reads the tensors in the order of their bytes in the file
         for (int i = 0; i < s->n; i++)
             if (!strcmp(s->items[i].e.name, e[k].name) &&
                 fwrite(s->items[i].data, 1, (size_t)s->items[i].n, f) != (size_t)s->items[i].n)

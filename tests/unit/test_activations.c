@@ -78,7 +78,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // stores the changed rows once more
+                rows[3 * WIDTH] ^= 1; // stores the rows again after a change
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -166,13 +166,13 @@ static void kept_rows(void **state)
             if (tier == OSH_TIER_DISK && kept) {
                 size_t file = osh_mem_used(cx, OSH_MEM_HOST) - before;
                 assert_in_range(file, osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept),
-                                /* 4096 bytes for an open file */
+                                /* the 4096 bytes are for an open file */
                                 osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096);
             }
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[5] ^= 1; // puts the changed rows once more
+                rows[5] ^= 1; // puts the rows again after a change
                 assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
@@ -189,10 +189,12 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The file of a value is not used for another run, stage, value or number of samples. */
+/* The file of a value is not used for another run, stage (a number that the caller sets), value or
+ * number of samples. */
 static void slots_of_others_are_not_taken(void **state)
 {
-    /* The data set has as many tokens, so the file has the same size, but other samples. */
+    /* This data set has as many tokens as `data`, so its file has the same size, but its samples
+     * have other lengths. */
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
@@ -271,7 +273,7 @@ static void other_directories_are_refused(void **state)
               osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
-    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // a file of another program
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // the file belongs to another program
     osh_acts_free(cx, a, false);
     assert_true(osh_file_exists(path));
     assert_ok(cx, osh_dir_remove(cx, dir));
@@ -300,7 +302,8 @@ static void files_are_taken_up(void **state)
             snprintf(path, sizeof path, "%s/00000.values", dir);
             FILE *f = fopen(path, "r+");
             assert_non_null(f);
-            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f); // a byte inside the first slot
+            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f); // changes a byte of the first
+                                                                    // slot
             fclose(f);
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
@@ -408,8 +411,8 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // a byte in the data or the frame of
-                                                          // sample 3
+        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // changes a byte of the data or of the
+                                                          // frame of sample 3
         fputc(0x5a, f);
         fclose(f);
         assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead),
@@ -450,7 +453,8 @@ static void read_ahead_is_planned(void **state)
     assert_int_equal(osh_mem_live(cx), 0);
     assert_int_equal(osh_loaders_ahead(1, 100, 100), 1);
     assert_int_equal(osh_loaders_ahead(8, 100, 100), 8);
-    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // batches of four samples each
+    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // 25 batches of 4 samples: two batches have
+                                                        // a sample for each of 8 threads
     assert_int_equal(osh_loaders_ahead(8, 4, 4), 3);
     assert_int_equal(osh_loaders_ahead(8, 4, 1), 0);
     osh_ctx_free(cx);

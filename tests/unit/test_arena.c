@@ -15,8 +15,8 @@ enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
 typedef struct held { size_t at, n; } held; // a block: first grain, and number of grains
 
-/* Returns the first grain of a free run of n grains, searched from the end of the arena that `life`
- * selects. Returns GRAINS if there is none. */
+/* Returns the first grain of a free range of n grains, searched from the end of the arena that
+ * `life` selects. Returns GRAINS if there is none. */
 static size_t model_find(const char *map, size_t n, osh_life life)
 {
     for (size_t k = 0; k + n <= GRAINS; k++) {
@@ -73,7 +73,7 @@ static void test_against_model(void **state)
     assert_true(missed);
     while (n_blocks) osh_arena_give(a, blocks[--n_blocks].at * GRAIN);
     size_t whole = 1;
-    /* All blocks are freed, so the arena has one free run again. */
+    /* All blocks are freed, so the arena is one free range again. */
     assert_true(osh_arena_take(a, &whole, GRAINS * GRAIN, OSH_LIFE_SHORT));
     assert_int_equal(whole, 0);
     osh_arena_free(cx, a);

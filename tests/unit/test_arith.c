@@ -120,7 +120,7 @@ static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t u = osh_rng_u64(7, stream, (uint64_t)i);
-        if (u >> 60 == 0) u &= 0x807f007f8000007full; // a small number or zero
+        if (u >> 60 == 0) u &= 0x807f007f8000007full; // the elements become small numbers or zeros
         if (dt == OSH_F32)
             ((uint32_t *)x)[i] =
                 (uint32_t)u & (((uint32_t)u & 0x7f800000u) == 0x7f800000u ? 0xbfffffffu : ~0u);
@@ -163,7 +163,8 @@ static void test_kernel_columns(void **state)
                 assert_memory_equal(want, got, sizeof want);
                 if (mode == 0)
                     for (int64_t i = 0; i < n; i++)
-                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // codes of NaN included
+                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // all codes occur, also
+                                                                           // those of NaN
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
                 for (int64_t i = 0; i < n; i++) // two NaNs may have different bits
@@ -236,7 +237,7 @@ static void test_params_columns(void **state)
 
 static void test_same_for_threads(void **state)
 {
-    enum { O = 700, I = 1024 }; // a weight large enough for several chunks
+    enum { O = 700, I = 1024 }; // the weight is large enough for several chunks of parallel work
     osh_ctx *four = NULL;
     osh_tensor *w = NULL;
     assert_int_equal(osh_ctx_new(&four, 4), OSH_OK);
@@ -286,7 +287,7 @@ static void test_refusals(void **state)
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
     snprintf(wide.observer, sizeof wide.observer,
              "fouroversix");            // the observer searches from 1.8 times the range down
-    uint16_t half[] = {0x7b00, 0x3c00}; // 57344 and 1 as F16
+    uint16_t half[] = {0x7b00, 0x3c00}; // the bits of 57344 and 1 in F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC,
                  osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
@@ -299,8 +300,8 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but the weight needs
-                                                             // two
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // a tensor of one scale, where the
+                                                             // weight needs two
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -337,8 +338,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // includes a quantization with a search for the
-                                               // range
+    assert_true(torture(quantize, &cx) >= 10); // `quantize` then also searches for the range
 }
 
 int main(void)

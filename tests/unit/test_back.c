@@ -1,7 +1,7 @@
 /* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
- * differences of the loss, in several parts as in one, and for a batch as for its samples.
- * Predicted bytes must be enough; on a GPU the arena has exactly these bytes. An op without a
- * gradient must be refused by name. */
+ * differences of the loss, over several ranges of nodes as over one range, and for a batch as for
+ * its samples. Predicted bytes must be enough; on a GPU the arena has exactly these bytes. An op
+ * without a gradient must be refused by name. */
 #include "graph/back.h"
 #include "math/pairs.h"
 #include "plain.h"
@@ -85,9 +85,9 @@ static osh_tensor *place_of(void *user, int weight)
     return m->dw[weight];
 }
 
-/* Runs forward and back over samples [first, first + n). If `cut` is not 0, the nodes are run in
- * two parts, split at node `cut`. The values that the second part reads from the first are then
- * copied, as a store does. */
+/* Runs forward and back over samples [first, first + n). If `cut` is not 0, the nodes before node
+ * `cut` and the nodes from `cut` on are run as two ranges. The values that the second range reads
+ * from the first are then copied, as a store does. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;
@@ -142,8 +142,8 @@ static bool gradient_agrees(model *m, int weight, const float *way, double got, 
 }
 
 /* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw, in which small
- * elements count as much as large ones. Several steps are tried, because a long step may make a
- * router choose other experts, which a gradient does not predict. */
+ * elements count as much as large ones. Several step lengths are tried, because a long step may
+ * make a router choose other experts, which a gradient does not predict. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];

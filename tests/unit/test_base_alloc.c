@@ -133,8 +133,8 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SKIPS = 1 }; // builds with sanitizers keep no pages, or memory of the sanitizer is resident
-                    // too
+enum { SKIPS = 1 }; // SKIPS: skips the test, because a sanitizer keeps no pages, or its own memory
+                    // is resident too
 #else
 enum { SKIPS = 0 };
 #endif
@@ -170,11 +170,11 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    a = osh_calloc(cx, 1, 15 * MB); // uses the pages of both if they are neighbours, otherwise both
-                                    // are unmapped
+    a = osh_calloc(cx, 1, 15 * MB); // the block gets the pages of both freed blocks if these are
+                                    // neighbours; otherwise both are unmapped
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
-    for (size_t i = 0; i < 300; i++) { // blocks of more sizes than pages are kept for
+    for (size_t i = 0; i < 300; i++) { // 300 sizes: more sizes than pages are kept for
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
         assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
@@ -291,7 +291,7 @@ static void classes_and_limits(void **state)
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 2 * one + 8 * few);
 
     osh_mem_limit(cx, OSH_MEM_DEVICE, 2 * one + 8 * few);
-    void *last = osh_alloc(cx, BIG); // reaches the limit exactly
+    void *last = osh_alloc(cx, BIG); // the allocation reaches the limit exactly
     assert_non_null(last);
     assert_null(osh_alloc(cx, 1));
     assert_non_null(strstr(osh_error_text(cx), "device memory"));

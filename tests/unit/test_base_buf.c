@@ -22,7 +22,8 @@ static void grows_and_stays_terminated(void **state)
     osh_buf_clear(&b);
     assert_string_equal(b.data, "");
     assert_ok(cx, osh_buf_printf(cx, &b, "%s-%d", "layer", 3));
-    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // longer than the free space of the buffer
+    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // the text is longer than the free space of
+                                                        // the buffer
     assert_int_equal(b.len, 507);
     assert_memory_equal(b.data, "layer-3000", 10);
     assert_int_equal(b.data[506], '7');

@@ -391,7 +391,8 @@ static void temporary_files(void **state)
                  "another process is writing it");
     assert_int_equal(osh_file_bytes(f), 5);
     osh_file_close(cx, f);
-    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the file of a killed process
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the file of a killed process is
+                                                              // replaced
     assert_int_equal(osh_file_bytes(f), 0);
     osh_file_close(cx, f);
 }

@@ -70,7 +70,7 @@ static void real_paths(void **state)
     check_real("a/../a/./b//", "/a/b");
     check_real("link", "/a/b");
     check_real("link/file", "/a/b/file");
-    check_real("link/..", "/a"); // the parent directory of the link's target
+    check_real("link/..", "/a"); // ".." is the parent directory of the link's target
     check_real(".", "");
     check_real("a/b/..", "/a");
     check_real("none", "/none");

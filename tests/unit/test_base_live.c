@@ -56,7 +56,7 @@ static void long_names_lose_their_beginning(void **state)
         text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
     p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
              "\xa4\xc3\xa4";
-    for (int width = 4; width < 60; width++) { // at no width is a character of UTF-8 cut
+    for (int width = 4; width < 60; width++) { // no width cuts a character of UTF-8
         shown(text, &p, 252, width);
         size_t halves = 0;
         for (char *c = text; *c; c++) halves += (*c & 0x80) != 0;

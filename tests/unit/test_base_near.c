@@ -19,16 +19,16 @@ static const char *hint_of(osh_near *n, const char *word)
 static void finds_what_was_meant(void **state)
 {
     static const char *const rows[][2] = {
-        {"modle", "model"},            // two letters swapped
-        {"ouput", "output"},           // a letter missing
-        {"outtput", "output"},         // a letter too many
+        {"modle", "model"},            // two letters are swapped
+        {"ouput", "output"},           // a letter is missing
+        {"outtput", "output"},         // a letter is doubled
         {"Output", "output"},          // upper case
-        {"group-sise", "group_size"},  // a wrong letter, and a dash
-        {"host-mem", "host_memory"},   // the beginning of the name
-        {"samples", "num_calibration_samples"}, // a part of the name
+        {"group-sise", "group_size"},  // a letter is wrong, and the separator is a dash
+        {"host-mem", "host_memory"},   // the word is the beginning of a name
+        {"samples", "num_calibration_samples"}, // the word is a part of a name
         {"max_seq_len", "max_seq_length"},
         {"w4a61", "W4A16"},
-        {"log", "log_level"},          // the first of two equally near names
+        {"log", "log_level"},          // two names are equally near; the first is returned
         {"memory", "host_memory"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

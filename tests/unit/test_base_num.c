@@ -41,7 +41,8 @@ static void f16_rounds_to_nearest_even(void **state)
 {
     for (int h = 0; h < 0x7c00; h++) {
         double hi = h + 1 == 0x7c00 ? 65536.0 : f16_value(h + 1);
-        float mid = (float)((f16_value(h) + hi) / 2); // exact in f32, which has more bits than F16
+        float mid = (float)((f16_value(h) + hi) / 2); // the midpoint is exact in f32, which has
+                                                      // more bits than F16
         int even = h & 1 ? h + 1 : h;
         assert_int_equal(osh_f16_of_f32(mid), even);
         assert_int_equal(osh_f16_of_f32(-mid), even | 0x8000);

@@ -83,7 +83,8 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     fixture *f = *state;
-    static const char order[] = "bdac"; // sorted by shard name, then in file order
+    static const char order[] = "bdac"; // tensors are sorted by the name of their shard, then by
+                                        // their position in the shard
     put_sharded(f);
     osh_checkpoint *ck = open_dir(f);
     assert_int_equal(ck->n_shards, 2);
@@ -145,7 +146,8 @@ static void test_both(void **state)
 
     put_sharded(f);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
-    put_shard(f, "model.safetensors", "abcd"); // equal tensors in another file
+    put_shard(f, "model.safetensors", "abcd"); // the tensors of the shards are also in
+                                               // model.safetensors
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX,
@@ -370,7 +372,7 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_true(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
     assert_true(sum == XXH3_64bits("cdefgh", 6));
-    put_shard(f, "m-2.safetensors", "ca"); // a new file with equal bytes
+    put_shard(f, "m-2.safetensors", "ca"); // the new file has equal bytes
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_null(diff);
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);

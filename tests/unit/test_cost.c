@@ -43,7 +43,7 @@ static void flops_of_layers(void **state)
     assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T); // every sample is cut to T
                                                                      // tokens
     assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
-    assert_int_equal(n, 1 + 4 + 1); // the embedding, 4 layers, the output
+    assert_int_equal(n, 1 + 4 + 1); // subgraphs: the embedding, 4 layers, the output
     double N = SAMPLES * T;
     double qkvo = 2 * N * D * (D + KV + KV + D), mlp = 2 * N * D * (2 * F), down = 2 * N * F * D;
     double attention = SAMPLES * 4.0 * D * T * (T + 1) / 2;
@@ -113,7 +113,7 @@ typedef struct shares {
     const osh_plan *p;
     const osh_cost *c;
     int index, n;
-    double sum[2]; // sums of the shares: observe, propagate
+    double sum[2]; // sums of the shares of the passes observe and propagate
     const bool *open;
 } shares;
 static osh_status add_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)

@@ -509,7 +509,7 @@ static void test_zst(void **state)
 
     packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 1);
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
-    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 3); // three zstd frames in one file
+    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 3); // the file has three zstd frames
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     packed(cx, "x.txt.zst", "ab\nc\n", 5, 1);
     gives(cx, tok, &opt, "0 2 3 1|0 4 1");
@@ -566,7 +566,8 @@ static void test_eval_text(void **state)
     osh_dataset_options opt = options();
     osh_dataset d;
 
-    file(cx, "x.txt", "ab\n\ncd eabcd"); // 2 3 8 8 4 5 7 6 2 3 4 5, without special tokens
+    file(cx, "x.txt", "ab\n\ncd eabcd"); // the ids are 2 3 8 8 4 5 7 6 2 3 4 5, without special
+                                         // tokens
     opt.max_seq_length = 4;
     opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // these
                                                                                          // options

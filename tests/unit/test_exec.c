@@ -117,7 +117,7 @@ typedef struct trace {
     const osh_graph *g;
     int *seen; // own [n_values]: number of calls of the hook for each value
     int n_linear, last_linear;
-    bool double_input; // doubles the inputs of linears
+    bool double_input; // true: the hook doubles the inputs of linears
     osh_tensor *mine;  // own
 } trace;
 
@@ -386,7 +386,7 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            /* The prediction does not depend on the old content of the marks. */
+            /* The prediction does not depend on the old content of the flags. */
             whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
@@ -545,7 +545,8 @@ static void nonfinite_is_named(void **state)
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) { // 0: two ops; 1: one op; 2: one op, sample by sample
+    for (int way = 0; way < 3; way++) { // way 0: two Linears and glu run as three ops; 1: as one
+                                        // kernel; 2: as one kernel, sample by sample
         model m;
         osh_batch *b = NULL;
         osh_lanes *lanes = NULL;
@@ -820,7 +821,8 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            for (int v = 0; v < m.g->n_values; v++) // values that pass through the part unchanged
+            for (int v = 0; v < m.g->n_values; v++) // values that are live before and after the
+                                                    // subgraph
                 if (in[v] || keep[v])
                     of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
             osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);
@@ -839,8 +841,8 @@ static void alike_layers_are_placed_once(void **state)
                 assert_true(left < peak);
             }
         }
-    /* Every second of the four layers has experts. The first part also has the embedding, and the
-     * last part the head. */
+    /* Every second of the four layers has experts. The first subgraph also has the embedding, and
+     * the last subgraph the head. */
     assert_true(osh_device_peaks_placed(p) <= n_runs * 2 / 3);
     osh_device_peaks_free(m.cx, p);
     osh_partition_free(m.cx, parts);

@@ -118,11 +118,11 @@ static void test_sequences_that_are_no_utf8(void **state)
         {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends within a
                                                                   // character
         {"x.txt", "\xef\xbb\xbf\n\x80", ": byte 0x80 in line 2, at byte 4"},
-        {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // one half of a surrogate
-                                                                       // pair
+        {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // half of a surrogate pair
+                                                                       // is not UTF-8
         {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // an overlong sequence
-        {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // a character above
-                                                                           // U+10FFFF
+        {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // a code point above
+                                                                           // U+10FFFF is not UTF-8
         {"x.jsonl", "{\"text\": \"caf\xe9\"}\n", "/x.jsonl: byte 0xE9 in line 1, at byte 13"},
         {"x.json", "[{\"text\":\n\"caf\xe9\"}]", "/x.json: byte 0xE9 in line 2, at byte 14"},
         {"x.csv", "text,b\na,\xfc\n", "/x.csv: byte 0xFC in line 2, at byte 9"},
@@ -141,7 +141,7 @@ static void test_bytes_that_are_no_utf8(void **state)
     static const struct { const char *bytes; size_t n; const char *holds; } bad[] = {
         {"\n\n\n\n\0d", 6, ": a NUL in line 5, at byte 4 of the text: want text in UTF-8"},
         {"\0", 1, ": a NUL in line 1, at byte 0"},
-        {"a\0\n\0", 4, ": a NUL in line 1, at byte 1"}, // UTF-16 without a mark
+        {"a\0\n\0", 4, ": a NUL in line 1, at byte 1"}, // UTF-16 without a byte order mark
         {"\xff\xfe" "a\0", 4, ": begins with the byte order mark of UTF-16"},
         {"\xfe\xff\0a", 4, ": begins with the byte order mark of UTF-16"},
         {"\xff\xfe", 2, ": begins with the byte order mark of UTF-16"},
@@ -166,7 +166,7 @@ static void test_bytes_that_are_no_utf8(void **state)
         drop(f, names[k]);
     }
     put_text(f, "a.jsonl", good[1]),
-        put_text(f, "b.jsonl", good[1]); // a byte order mark at the beginning of each file
+        put_text(f, "b.jsonl", good[1]); // both files begin with a byte order mark
     gives(f, f->dir, "1 2 1 2");
     put_text(f, "b.jsonl", "{\"input_ids\": [1]}\n\xef\xbb\xbf{\"input_ids\": [1]}\n");
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.jsonl line 2");

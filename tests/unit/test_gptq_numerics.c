@@ -60,10 +60,8 @@ static void fill_hessian(float *h, kind k)
             if (k == MIXED) scale = (i < I / 2 ? 1e15 : 1e-15) * (j < I / 2 ? 1e15 : 1e-15);
             h[i * I + j] = j <= i ? (float)(sum * scale) : NAN;
         }
-    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // an element that
-                                                                                // exceeds the bound
-                                                                                // of Cauchy and
-                                                                                // Schwarz
+    /* This element exceeds the bound of Cauchy and Schwarz, so h is not positive definite. */
+    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]);
     if (k == INDEFINITE) h[7 * I + 3] = 1e4f;
     if (k == HAS_INF) h[9 * I + 9] = INFINITY;
     if (k == HAS_NAN) h[9 * I + 4] = NAN;

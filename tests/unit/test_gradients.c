@@ -193,7 +193,8 @@ static void the_peak_is_kept(void **state)
         job j;
         int64_t took = 0;
         job_open(&j, names[k], OSH_BF16, 2);
-        int64_t said = gradients_measure(&j, &took); // fails if the run allocates more
+        int64_t said = gradients_measure(&j, &took); // the measurement fails if more than the
+                                                     // predicted bytes are allocated
         assert_true(took <= said);
         job_close(&j);
     }

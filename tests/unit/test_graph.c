@@ -427,8 +427,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* The values of the Mamba 2 scan are F32 up to the norm, and so are the residuals. An op that needs
- * the compute dtype as its input is refused in between. */
+/* The outputs of the Mamba 2 scan and the residual stream are F32; all other values have the
+ * compute dtype. An op that needs its input in the compute dtype is refused if the input is F32. */
 static void values_in_f32(void **state)
 {
     fixture f;

@@ -24,7 +24,7 @@ static void test_sha(void **state)
 {
     fixture *f = *state;
     static const struct { int n; const char *text, *sha1, *sha256; } rows[] = {
-        // `text`, repeated n times, and its hashes
+        // n: repetitions of `text`; hashes of the repeated text
         {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
         {1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d",
@@ -210,7 +210,7 @@ static void test_tree(void **state)
     assert_ok(f->cx, tree_read(f->cx, &t, LIST));
     assert_string_equal(osh_hub_tree_find(&t, "additional_chat_templates/b.jinja")->etag, SHA1);
     assert_string_equal(osh_hub_tree_find(&t, "x/w.safetensors")->etag,
-                        SHA256); // the hash of the file, not of the LFS pointer
+                        SHA256); // the result is the hash of the file, not of the LFS pointer
     assert_int_equal(osh_hub_tree_find(&t, "x/w.safetensors")->n_bytes, 5000000000);
     assert_null(osh_hub_tree_find(&t, "a"));
     assert_null(osh_hub_tree_find(&t, "x/w.bin")); // a .bin file, which is not downloaded

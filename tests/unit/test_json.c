@@ -30,7 +30,7 @@ static void test_accepts(void **state)
     static const char *const good[] = {
         "{}", "[]", " null ", "true", "\"\"", "-0", "0.5e+3", "1E5", "[[],{}]",
         "{\"a\":[1,{\"b\":null}],\"c\":\"\\u00e9\\ud83d\\ude00\\n\"}\r\n\t",
-        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // equal keys, but in two objects
+        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // the keys k are equal, but in two objects
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) cJSON_Delete(parse(cx, good[i]));
 }
@@ -142,7 +142,7 @@ static void test_duplicate_keys(void **state)
     refuse(cx, "{\"a\": 1, \"b\": 2, \"a\": 3}", "x.json: the key 'a' occurs twice");
     refuse(cx, "{\"a\": 1, \"\\u0061\": 3}", "the key 'a' occurs twice");
     refuse(cx, "[0, {\"x\": [{\"k\": 1, \"k\": 1}]}]", "the key 'k' occurs twice");
-    for (int i = 0; i < 40; i++) // enough keys for a hash table
+    for (int i = 0; i < 40; i++) // more than FEW_KEYS keys, so a hash table is used
         sprintf(many + strlen(many), "%s\"key%d\": %d", i ? "," : "", i == 39 ? 5 : i, i);
     refuse(cx, strcat(many, "}"), "the key 'key5' occurs twice");
 }

@@ -69,7 +69,8 @@ static void test_options(void **state)
     assert_int_equal(oneshot_new(&o, NULL), ONESHOT_OK);
     assert_string_equal(oneshot_error(o), "");
     oneshot_free(o);
-    /* Options of a newer header with one more member, which is first 0 and then not. */
+    /* Options of a newer header with one more member: the value 0 is accepted, another value is
+     * refused. */
     newer.o.size = sizeof newer;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_OK);
     oneshot_free(o);
@@ -165,7 +166,7 @@ static void test_jobs(void **state)
                                                              {0}}),
                      ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // called before a job: ends that job, but not the next
+    oneshot_interrupt(s->o); // a call before a job ends that job, but not the next
     assert_int_equal(
         oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
         ONESHOT_E_INTERRUPTED);

@@ -35,7 +35,7 @@ static void test_kinds(void **state)
     /* A regex never matches a class. */
     assert_int_equal(find(cx, LIST("re:Linear"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, NULL), -1);
-    assert_int_equal(find(cx, LIST(NULL), Q_PROJ, "Linear"), -1); // an empty list of targets
+    assert_int_equal(find(cx, LIST(NULL), Q_PROJ, "Linear"), -1); // the list of targets is empty
 }
 
 static void test_precedence(void **state)

@@ -19,7 +19,7 @@ enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
 /* rows of each Linear; with few rows, the memory for a column is the largest part */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
-/* X^T X of random rows, and X^T Y [I, I] */
+/* X^T X of random rows X, and X^T Y for other rows Y, each [I, I] */
 static float square[2][I * I];
 
 typedef struct trial {
@@ -154,7 +154,8 @@ static bool try_text(const char *text, bool survey)
     osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
     if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
     for (int way = 0; !rc && way < 16; way++) {
-        /* With sanitizers only four ways are tried, in which each choice has each value. */
+        /* With sanitizers only four of the 16 combinations are tried; every value of every member
+         * occurs in one of them. */
         if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
         trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1,
                    .shape = way >> 2 == 3, .stays = way >> 2 == 1, .keep_w = way >> 2 == 2,
@@ -179,7 +180,8 @@ static const char *const weights[] = {
     "num_bits: 4, group_size: 64, observer: memoryless_mse",
     "num_bits: 8, type: float, strategy: channel",
 };
-/* Keys for the modifier, which make the steps few, or need more memory than the defaults. */
+/* Additional keys for a modifier: they reduce the number of steps, or need more memory than the
+ * defaults. */
 static const struct { const char *name, *keys; } more[] = {
     {"GPTQModifier", "actorder: weight, "},
     {"GPTQModifier", "block_size: 64, "},

@@ -60,7 +60,8 @@ static void test_match_is_anchored_at_the_start_only(void **state)
     assert_false(matches(cx, ".*layers$", "model.layers.0.mlp"));
     assert_true(matches(cx, "a|model", "model")); // every alternative is anchored at the start
     assert_false(matches(cx, "a|odel", "model"));
-    assert_true(matches(cx, "(?P<layer>m)odel", "model")); // Python's spelling of a named group
+    assert_true(matches(cx, "(?P<layer>m)odel", "model")); // this is Python's spelling of a named
+                                                           // group
 }
 
 static void test_unicode(void **state)
@@ -106,7 +107,7 @@ static void test_matches_are_whole_characters_in_the_searched_part(void **state)
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         assert_fails(cx, OSH_E_FORMAT, "\\C is disabled",
                      osh_regex_new(cx, &r, bytes[i], strlen(bytes[i])));
-    r = compile(cx, "\\\\C"); // a backslash and a C
+    r = compile(cx, "\\\\C"); // the pattern matches a backslash and a C
     assert_ok(cx, osh_regex_find(cx, r, "a\\C", 3, 0, &at));
     assert_int_equal(at.start, 1);
     osh_regex_free(cx, r);

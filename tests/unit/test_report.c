@@ -117,16 +117,18 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    assert_int_equal(count(html, "<td>model.layers."), 6); // 5 rows and a fallback
-    assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5); // in rows, the
-                                                                             // fallback and bars
+    assert_int_equal(count(html, "<td>model.layers."), 6); // the name of a module is in 5 rows of
+                                                           // modules and in the row of the fallback
+    /* The name is in 5 rows of modules, in the row of the fallback and in 5 bars of the chart. */
+    assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5);
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
     assert_int_equal(count(html, "<b>&"), 0);
     assert_int_equal(count(html, "<script>"), 0);
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // in the name, an option and the command
+    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // the text is in the name, in an option
+                                                           // and in the command
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
@@ -158,8 +160,9 @@ static void many_modules(void **state)
     assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
     assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
-    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // 6000 modules, and 2
-                                                                           // subgraphs
+    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // 6000 modules and 2
+                                                                           // subgraphs have this
+                                                                           // key
     osh_free(cx, json);
     osh_free(cx, html);
     made_up_drop(&m);

@@ -11,7 +11,8 @@
 
 /* ---- matrices ---- */
 
-/* Returns the rotation matrix M, or its transpose (own, [n, n]): rotates the unit vectors. */
+/* Returns the rotation matrix M, or its transpose (own, [n, n]), which is computed by rotating the
+ * unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
     int64_t n = r->n;
@@ -206,12 +207,12 @@ static void test_same_model(void **state)
     same_model("granite", "transform_type: random-hadamard"); // 40 channels
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
-    same_model("qwen3_moe_stacked", ""); // experts in one tensor
+    same_model("qwen3_moe_stacked", ""); // all experts of a layer are in one tensor
     same_model("smollm3", "");
     same_model("ministral3", "transform_type: random-hadamard");
     same_model("mistral_window", "");
     same_model("glm4_moe", "transform_type: random-hadamard");
-    same_model("qwen2_moe", ""); // a gate over the shared expert
+    same_model("qwen2_moe", ""); // the shared expert has a gate
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
     /* Rotations that run with the model do not change the output either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
@@ -374,8 +375,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* Makes a plan with a rotation that runs with the model. It changes the graph and the checkpoint,
- * so each attempt opens both again. */
+/* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
+ * checkpoint, so each attempt opens both again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;

@@ -231,8 +231,8 @@ static void test_parse_good(void **state)
     q = NULL;
     assert_ok(cx, parse(&q, "{\"format\":\"int-quantized\",\"config_groups\":{\"g\":{\"targets\":["
                             "\"Linear\"],\"weights\":{}}}}"));
-    assert_string_equal(q->schemes[0].format, "int-quantized"); // from the key `format` of the top
-                                                                // level
+    assert_string_equal(q->schemes[0].format, "int-quantized"); // the group without a format gets
+                                                                // the top-level `format`
     osh_q_config_free(cx, q);
 }
 
@@ -378,8 +378,8 @@ static void test_vllm_lookup(void **state)
     }
 }
 
-/* vLLM tries the groups in the order of the file. A fused layer gets the group of its first part,
- * even if its parts are in two groups. */
+/* vLLM tries the groups in the order of the file. A fused layer gets the group of its first
+ * projection, even if its projections are in two groups. */
 static void test_vllm_order(void **state)
 {
     static const char *const modules[] = {"0.q_proj", "0.k_proj", "0.v_proj", "0.down_proj"};
@@ -421,8 +421,8 @@ static void test_vllm_latent(void **state)
                  "0.fused_qkv_a_proj");
 }
 
-/* Some names are fused in only one family, or in another way. vLLM looks up a part even if the
- * checkpoint has no such part. */
+/* Some names are fused in only one family, or in another way. vLLM looks up every projection of a
+ * fused layer, even a projection that the checkpoint does not have. */
 static void test_vllm_families(void **state)
 {
     static const struct {
@@ -540,7 +540,8 @@ static void test_who_loads(void **state)
     static const char *const outputs[] = {"vLLM on CUDA (inputs and outputs rounded",
                                           "static outputs want static inputs",
                                           "which leaves outputs as they are"};
-    for (int k = 0; k < 3; k++) { // inputs and outputs static; only outputs static; both dynamic
+    for (int k = 0; k < 3; k++) { // k 0: inputs and outputs are static; 1: only outputs are static;
+                                  // 2: both are dynamic
         osh_q_scheme s = {0};
         assert_ok(cx, osh_q_preset(cx, &s, "W8A8"));
         s.outputs = s.inputs;

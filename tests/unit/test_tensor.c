@@ -191,7 +191,7 @@ static void test_known_values(void **state)
     assert_memory_equal(to, bf16, sizeof bf16);
 }
 
-/* Conversions of every length read and write only the elements. */
+/* Conversions of every length write only the elements, not the guard bytes after the elements. */
 static void test_guards(void **state)
 {
     static const osh_dtype types[] = {OSH_F32, OSH_BF16, OSH_F16, OSH_FP8, OSH_F64};

@@ -17,7 +17,7 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the parts
+/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the members
  * of `c`. */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
@@ -470,8 +470,8 @@ static void patterns_match_as_in_the_library(void **state)
         {"s.+?\\R", "s1\v2\n", 0, 3},
         {"\\x41{2}?b", "AAb", 0, 3},
         {"^\\u0041{2}?b", "b", 0, 1},
-        {"\\p{Mc}", "x\u1cf3\U00011f03", 4, 8}, // a Kawi letter, added in Unicode 15
-        {"\\p{Mn}", "\U0001171e\u0300", 4, 6},   // category Mc since Unicode 16
+        {"\\p{Mc}", "x\u1cf3\U00011f03", 4, 8}, // U+11F03, a Kawi letter, was added in Unicode 15
+        {"\\p{Mn}", "\U0001171e\u0300", 4, 6},   // U+1171E has the category Mc since Unicode 16
         {"\\P{Mn}", "\u0300\U0001171e", 2, 6},
         {"\\p{So}", "a\U0001fae8", 1, 5},
         {"\\p{Latin}", "\u0363\ua7cb", 2, 5}, // U+0363 has the script Inherited

@@ -54,8 +54,8 @@ static osh_tokenizer *parse(osh_ctx *cx, const char *spec)
     return t;
 }
 
-/* Runs each small tokenizer of the golden files on one text, which is all texts of the golden files
- * together. */
+/* Runs each small tokenizer of the golden files on one text: all texts of the golden files,
+ * joined. */
 static void components_in_parts(void **state)
 {
     osh_ctx *cx = *state;

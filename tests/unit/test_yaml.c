@@ -249,7 +249,7 @@ static void test_refuses(void **state)
 
     refuse(cx, "a: 1\nb: 2\na: 3\n", "r.yaml: line 3 column 1: the key 'a' occurs twice");
     refuse(cx, "x:\n  - {k: 1, 'k': 2}\n", "line 2 column 12: the key 'k' occurs twice");
-    for (int i = 0; i < 40; i++) // enough keys for a hash table
+    for (int i = 0; i < 40; i++) // 40 keys are enough for the use of a hash table
         sprintf(many + strlen(many), "key%d: %d\n", i == 39 ? 5 : i, i);
     refuse(cx, many, "line 40 column 1: the key 'key5' occurs twice");
     refuse(cx, "a: 1\n--- \nb: 1\n", "line 2 column 1: a second document");

@@ -48,8 +48,8 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-/* Replaces x [T, I] by the result of the op `mix` for x and x + d, and d by the difference of x + d
- * to that result. */
+/* Replaces x [T, I] by m and d by x0 - m, where x0 = x + d, and m is the result of the op `mix` for
+ * x and x0. */
 static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
 {
     int64_t shape[2] = {T, I};
@@ -260,8 +260,8 @@ static void selective_rows_are_no_worse(void **state)
     }
     assert_true(worse > 0);
     problem_close(cx, &p), problem_close(cx, &q);
-    /* A run that no longer improves stops after two windows; from then on the curve of losses is
-     * constant. */
+    /* Learning that no longer improves the loss stops after two windows of steps; from then on the
+     * curve of losses is constant. */
     run_changed(&p, cx, &g, "quant_weights", stops);
     for (int k = 7; k < 20; k++) assert_true(p.curve[k] == p.curve[6]);
     problem_close(cx, &p);
@@ -270,7 +270,8 @@ static void selective_rows_are_no_worse(void **state)
     osh_ctx_free(cx);
 }
 
-/* Weights that are required to be 0 stay 0, and the number of threads does not change a bit. */
+/* Weights that are required to be 0 stay 0, and the bytes do not depend on the number of
+ * threads. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
     static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros"};

@@ -67,7 +67,7 @@ static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to,
     return OSH_OK;
 }
 
-/* Collects the statistics of the inputs in two batches, like a run. */
+/* Collects the statistics of the inputs in two batches, as the program does. */
 static void collect(const awq_case *c, float *mean, osh_tensor *h)
 {
     float sums[2 * N] = {0};
@@ -142,7 +142,8 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
             fail_msg("%s, channel %d: %.9g, want %.9g", c->name, i, (double)s[i], (double)want[i]);
     assert_true(j.after > 0 && j.after <= j.before);
     assert_ok(many, m->type->search(many, m, again, &j));
-    assert_memory_equal(again, s, sizeof s); // searches again with another number of threads
+    assert_memory_equal(again, s, sizeof s); // a search with another number of threads gives the
+                                             // same bytes
     search_of o = {m, &j};
     check_bytes(&o, 1);
     check_bytes(&o, 3);

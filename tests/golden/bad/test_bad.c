@@ -67,7 +67,7 @@ static const bad_row bad[] = {
 typedef struct ok_row {
     const char *name;
     int64_t n;
-    const char *first, *last; // names of the first and last tensor in file order
+    const char *first, *last; // names of the first and the last tensor in the order of the file
 } ok_row;
 
 static const ok_row ok[] = {

@@ -7,7 +7,7 @@
 #include "learn/block.h"
 #include "ops/kernel.h"
 
-// CODES: number of codes of Llama's layer; MOST: of Qwen2's layer
+// CODES: number of codes of Llama's layer; MOST: number of codes of Qwen2's layer
 enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/block";
 
@@ -16,8 +16,9 @@ typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, a
     tiny_model at;
     osh_partition *parts;
     const osh_subgraph *sub; // view: subgraph of the layer
-    osh_dataset data;        // views of the test case own [tokens, width]: inputs of the quantized
-                             // and of the original layer, output of the original layer
+    osh_dataset data;        // views of the test case
+    /* own [tokens, width]: inputs of the quantized and of the original layer, output of the
+     * original layer */
     float *x[3];
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];   // own
@@ -233,7 +234,8 @@ static void test_threads_and_memory(void **state)
         before = osh_mem_live(one.at.cx);
         learn(&one, rule, &predicted);
         size_t peak = osh_mem_peak(one.at.cx) - before;
-        // 2: the blocks are small, so the overhead of the allocator is large
+        // The factor is 2, because the blocks of memory are small, so the overhead of the allocator
+        // is large.
         assert_true(peak <= predicted && predicted <= 2 * peak);
         learn(&three, rule, &predicted);
         assert_memory_equal(one.codes, three.codes, (size_t)one.n_codes);
@@ -253,9 +255,9 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
     assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
 }
 
-/* A run that stops early has the codes of a run with that number of steps, and its curve is
- * constant from then on. AdaRound without its regularizer stops in the second window after the warm
- * start. */
+/* If learning stops early after n steps, the codes are those of a run with n steps, and the curve
+ * of losses is constant from step n on. AdaRound without its regularizer stops in the second window
+ * after the warm start. */
 static void test_early_stop(void **state)
 {
     osh_ada_rule quant = kinds[QUANT].rule, round = kinds[ROUND].rule;

@@ -32,7 +32,8 @@ typedef struct docs {
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
-    // own [tokens, WIDTH]: the layer's input, the original's, and the original's output
+    // own [tokens, WIDTH]: input of the quantized layer, input of the original layer, output of the
+    // original layer
     float *x, *x0, *y0;
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];      // own
@@ -179,7 +180,7 @@ static void learn(docs *m, const osh_ada_rule *rule)
                             .sum = true, .share = 1},
                    .learns = m->learns, .n_learns = LINEARS, .curve = m->curve};
     tiny_check(m->cx, osh_block_learn(m->cx, &b));
-    for (int k = 0; k < LINEARS; k++) // restores the original weights
+    for (int k = 0; k < LINEARS; k++) // the original weights replace the learned weights
         memcpy(m->w->w[m->learns[k].weight]->data, m->dense[k]->data, osh_tensor_bytes(m->dense[k]));
     free(run_all);
 }

@@ -11,9 +11,9 @@
 enum { MAX_DENSE = 4 };
 typedef struct family {
     const char *name;
-    const char *row;              // words of a line of the plan: number of dense modules, and the
-                                  // reason
-    const char *dense[MAX_DENSE]; // words in the names of Linears of blocks that stay dense
+    const char *row;              // expected text of a line of the plan: the number of dense
+                                  // modules and the reason
+    const char *dense[MAX_DENSE]; // parts of the names of Linears of decoder blocks that stay dense
     bool warned;                  // true if more than a tenth of the blocks' weights stays dense
     bool refused;                 // true if nothing is left to quantize; the message then contains
                                   // `row`

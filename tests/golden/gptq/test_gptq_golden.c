@@ -310,7 +310,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             size_t one_room = osh_arena_room(d->arena), one = m->type->needs(m, groups->jobs, 1, 1, &one_room);
             assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
-            // results that exist while the third input is damped again
+            // the results of the other three inputs exist while the third input is damped again
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
             print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, room,
                           host_took, said);

@@ -31,7 +31,7 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // true if the weights are other random numbers (noise.py)
+static bool drawn; // true if the random weights are other numbers than those of gen.py (noise.py)
 static double log_ratios[2]; // sums over the cases of log (our error / transformers' error): BF16,
                              // F16
 static int n_ratios;

@@ -25,7 +25,7 @@ static void make_model(osh_ctx *cx, const char *dir, const char *template)
     if (template) assert_ok(cx, osh_file_copy(cx, to, from));
 }
 
-/* Converts a row to a line of a .jsonl, and the line to a text, as a run does. */
+/* Converts a row to a line of a .jsonl, and the line to a text, as the program does. */
 static osh_status text_of(osh_ctx *cx, osh_buf *out, const osh_hub_rows *rows, const osh_buf *line, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -1,7 +1,7 @@
 /* test_tune.c - compares the tuning of a whole model with PyTorch (gen.py): the loss of each step
  * must agree within 1 %, on f32 models. Rounding errors are smaller, but if two sums differ in the
- * last bit, about one code in 20,000 is rounded to the other side. The number of threads must not
- * change a bit, the memory must be as predicted, and every allocation may fail. */
+ * last bit, about one code in 20,000 is rounded to the other side. The bytes must not depend on the
+ * number of threads, the memory must be as predicted, and every allocation may fail. */
 #include "learn/tune.h"
 #include "unit/tiny_model.h"
 
@@ -125,7 +125,8 @@ static void learns_as_pytorch_does(void **state)
     }
 }
 
-/* Compares codes, scales and norms on three threads with one thread, in BF16 as in a run. */
+/* Compares codes, scales and norms that are tuned on three threads with those of one thread, in
+ * BF16 as in a run. */
 static void threads_do_not_show(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void a_step_moves_what_it_may(void **state)
     osh_tune_codes c = {v, mean, square, grad, s0, d, d_mean, d_square, zero, 1, 4, 2, -4, 3, &to};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     tiny_check(cx, osh_tune_codes_step(cx, &c, &(osh_tune_step){1, 0.25f, 0.125f}));
-    // gradients of the two scales: 1 (3 - 1) + 1 (3 - 1), and 4
+    // The gradients of the two scales are 1 (3 - 1) + 1 (3 - 1) and 4.
     const float want_v[4] = {3.2f, 2.65f, -4.4f, 0.35f}, want_d[2] = {-0.125f, -0.125f};
     for (int i = 0; i < 4; i++) assert_float_equal(v[i], want_v[i], 1e-5f);
     for (int i = 0; i < 2; i++) assert_float_equal(d[i], want_d[i], 1e-5f);
