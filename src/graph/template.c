@@ -99,8 +99,8 @@ done:
     return rc;
 }
 
-/* Searches the embedded templates. With `quick` only templates whose text has the architecture's name
- * are parsed, because to parse all of them takes milliseconds. */
+/* Searches the embedded templates. If `quick` is true, only templates that contain the name of the
+ * architecture are parsed, because parsing all of them takes milliseconds. */
 static osh_status offer_embedded(osh_ctx *cx, osh_template **out, osh_buf *known,
                                  const char *architecture, bool quick)
 {
