@@ -15,7 +15,6 @@ typedef struct osh_coverage {
     osh_router_tokens *routers; // own
     int n;
     int *router;         // own [graph values]: index in routers; -1: the value is no route
-    char room[1 << 16];  // buffer for rows
 } osh_coverage;
 /* Makes the counters. *out is NULL if the graph has no router. */
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);

@@ -28,7 +28,7 @@ typedef struct osh_device_type {
     osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
     /* put_ahead copies concurrently with the work; only one thread at a time may call it. The copy
-     * starts after all earlier requests. Requests after fence wait for the copy. */
+     * waits for the requests before osh_cuda_follow. Requests after fence wait for the copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
     /* The thread that requests the work calls both. `move` copies between page-locked host memory
