@@ -21,11 +21,11 @@ if [ -e "$build/tests/card_ops" ]; then
     bash "$scripts/check-gpu.sh" --pack gpu.tzst --build-dir "$build"
     [ "$(stat -c %s gpu.tzst)" -le 25000000 ]
 fi
-mkdir -p own/tests && cp "$ONESHOT" own/oneshot
-for name in make_model card_ops inject.so; do cp "$ONESHOT" own/tests/$name; done
-for file in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do cp "$ONESHOT" "own/tests/cuda_$(basename "$file" .cu)"; done
+mkdir -p own/tests && cp "$OSH_TOOLS/make_model" own/oneshot
+for name in make_model card_ops inject.so; do cp "$OSH_TOOLS/make_model" own/tests/$name; done
+for file in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do cp "$OSH_TOOLS/make_model" "own/tests/cuda_$(basename "$file" .cu)"; done
 for file in $(grep -l 'card\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
-    cp "$ONESHOT" "own/tests/$(basename "$file" .c)"
+    cp "$OSH_TOOLS/make_model" "own/tests/$(basename "$file" .c)"
 done
 echo 'CMAKE_HOME_DIRECTORY:INTERNAL=/nowhere' >own/CMakeCache.txt
 code=0
