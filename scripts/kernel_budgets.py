@@ -3,10 +3,11 @@
 with tests/kernels/budgets.txt, without a GPU.
 
 It reads the cubins in the object files: the fatbins of the section .nv_fatbin, which zstd may have
-compressed. A kernel's row has the largest figures of all instances of its template. The script
-fails if a kernel has more registers, more bytes of stack or of static shared memory than its row,
-if a kernel with a launch bound cannot run as many blocks on a multiprocessor as its row says, or if
-there is no row. Only the compute capabilities that the build has are compared.
+compressed. A kernel's row has the largest figures of all instances of its template, and their
+smallest number of blocks. The script fails if a kernel has more registers, more bytes of stack or
+of static shared memory than its row, if a kernel with a launch bound cannot run as many blocks on a
+multiprocessor as its row says, or if there is no row. Only the compute capabilities that the build
+has are compared.
 
 Usage: kernel_budgets.py BUILD            compares; exit 77: the build has no CUDA objects
        kernel_budgets.py BUILD --write    writes the columns of the build's compute capabilities"""
@@ -24,7 +25,7 @@ FATBIN, CUBIN, ZSTD = 0xBA55ED50, 2, b"\x28\xb5\x2f\xfd"
 # attributes of .nv.info: number, bytes of the value
 MAX_THREADS, FRAME_SIZE, REGISTERS = 0x05, 0x11, 0x2F
 REGISTERS_OF_MULTIPROCESSOR, GRANULE = 65536, 256  # registers of a warp are a multiple of GRANULE
-Figures = collections.namedtuple("Figures", "threads registers stack shared")
+Figures = collections.namedtuple("Figures", "threads registers stack shared blocks")
 
 
 def sections(elf):
@@ -99,8 +100,9 @@ def kernels(cubin):
         if name not in registers or f".nv.constant0.{name}" not in parts:  # a function that kernels call
             continue
         threads = [struct.unpack("<III", v) for a, v in attributes(parts[section][0]) if a == MAX_THREADS]
-        yield name, Figures(threads[0][0] * threads[0][1] * threads[0][2] if threads else 0, registers[name],
-                            stack.get(name, 0), parts.get(f".nv.shared.{name}", (b"", 0))[1])
+        n = threads[0][0] * threads[0][1] * threads[0][2] if threads else 0
+        yield name, Figures(n, registers[name], stack.get(name, 0), parts.get(f".nv.shared.{name}", (b"", 0))[1],
+                            blocks(n, registers[name]))
 
 
 def plain(names):
@@ -119,17 +121,18 @@ def measure(build):
                 everything += [(arch, *k) for arch, cubin in cubins(data) for k in kernels(cubin)]
     name_of = plain(sorted({m for _, m, _ in everything}))
     for arch, mangled, figures in everything:
-        was = found[name_of[mangled]].get(arch, Figures(0, 0, 0, 0))
-        found[name_of[mangled]][arch] = Figures(*map(max, was, figures))
+        found[name_of[mangled]].setdefault(arch, []).append(figures)
+    for row in found.values():
+        for arch, all_of_it in row.items():
+            row[arch] = Figures(*map(max, *all_of_it)) if len(all_of_it) > 1 else all_of_it[0]
+            row[arch] = row[arch]._replace(blocks=min(f.blocks for f in all_of_it))
     return found
 
 
-def blocks(figures):
+def blocks(threads, registers):
     """Returns how many blocks a multiprocessor has registers for; 0: no launch bound."""
-    if not figures.threads:
-        return 0
-    warp = -(-figures.registers * 32 // GRANULE) * GRANULE
-    return REGISTERS_OF_MULTIPROCESSOR // (warp * -(-figures.threads // 32))
+    warp = -(-registers * 32 // GRANULE) * GRANULE
+    return REGISTERS_OF_MULTIPROCESSOR // (warp * -(-threads // 32)) if threads else 0
 
 
 def read_table():
@@ -147,7 +150,7 @@ def write_table(found, table):
     rows = [["kernel", "threads"] + [f"sm_{a}" for a in archs]]
     for name in sorted(found):
         old = table.get(name, (0, {}))[1]
-        cells = {**old, **{a: (f.registers, f.stack, f.shared, blocks(f)) for a, f in found[name].items()}}
+        cells = {**old, **{a: (f.registers, f.stack, f.shared, f.blocks) for a, f in found[name].items()}}
         rows.append([name, str(max(f.threads for f in found[name].values()))] +
                     ["/".join(map(str, cells[a])) if a in cells else "-" for a in archs])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -165,13 +168,13 @@ def main():
         for arch, f in sorted(row.items()):
             budget = table.get(name, (0, {}))[1].get(arch)
             if not budget:
-                bad.append(f"{name}, sm_{arch}: no row in {TABLE.name}; it has {f.registers}/{f.stack}/{f.shared}/{blocks(f)}")
+                bad.append(f"{name}, sm_{arch}: no row in {TABLE.name}; it has {f.registers}/{f.stack}/{f.shared}/{f.blocks}")
                 continue
-            for what, have, most in zip(("registers", "bytes of stack", "bytes of shared memory"), f[1:], budget):
+            for what, have, most in zip(("registers", "bytes of stack", "bytes of shared memory"), f[1:4], budget):
                 if have > most:
                     bad.append(f"{name}, sm_{arch}: {have} {what}, wanted at most {most}")
-            if blocks(f) < budget[3]:
-                bad.append(f"{name}, sm_{arch}: {blocks(f)} blocks of {f.threads} threads on a multiprocessor, wanted {budget[3]}")
+            if f.blocks < budget[3]:
+                bad.append(f"{name}, sm_{arch}: {f.blocks} blocks of {f.threads} threads on a multiprocessor, wanted {budget[3]}")
     print("\n".join(bad) or f"{len(found)} kernels of {', '.join(sorted({f'sm_{a}' for r in found.values() for a in r}))} keep their budgets")
     sys.exit(bool(bad))
 
