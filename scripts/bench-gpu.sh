@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a GPU, on random weights of the shapes of
-# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers, and
-# computes the time of the whole model. It compares the speed of each phase with the speed of matrix
-# products on the GPU. It times the reference algorithm of PyTorch on one layer
-# (scripts/bench_gpu_peer.py).
+# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers and
+# computes that of the whole model, or measures one model; compares each phase with the products
+# that the GPU sustains and with the estimate of oneshot plan; and times the reference algorithm of
+# PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a peak.json, it is used.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models
+#   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models, or of one
 #   --samples N          512       --tokens N      2048      of a sample
 #   --like NAME          llama-3-8b, or qwen3-30b-a3b: sets the defaults of the next three
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      (llama-3-8b)
@@ -15,15 +15,16 @@
 #   --whole N            32, or 48: layers of the model
 #   --targets "..."      "LlamaDecoderLayer Linear", or "Qwen3MoeDecoderLayer Linear"
 #   --seconds S  5       of each peak
+#   --device-model NAME  whose estimate is printed     (default: by the GPU's name, or none)
 #   --peer-python FILE   Python with torch, and triton for its faster loop. If llmcompressor is
 #                        installed, its own loops are timed, too; those re-enacted op for op are
 #                        always timed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole= seconds=5 peer_python= side=8192
-like=llama-3-8b shape= targets=
+like=llama-3-8b shape= targets= device_model=
 . "$here/options.sh"
-options "build out device layers samples tokens like shape whole targets seconds side peer_python" "$@"
+options "build out device layers samples tokens like shape whole targets seconds side peer_python device_model" "$@"
 needed build out
 case $like in
 llama-3-8b) shapes="hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000" class=LlamaDecoderLayer n_whole=32 ;;
@@ -35,16 +36,24 @@ esac
 shape=${shape:-$shapes} targets=${targets:-$class Linear} whole=${whole:-$n_whole}
 oneshot=${ONESHOT:-$build/oneshot}
 mkdir -p "$out"
-"$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
+[ -e "$out/peak.json" ] || "$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
+if [ -z "$device_model" ]; then # its name in docs/how-to/cuda.md
+    case $(sed -n 's/.*"card": "\([^"]*\)".*/\1/p' "$out/peak.json") in
+    *H200*) device_model=h200 ;; *H100*) device_model=h100 ;; *A100*80G*) device_model=a100 ;; *L40S*) device_model=l40s ;;
+    *B200*) device_model=b200 ;; *"RTX "[345]0[0-9]0*) device_model=$(sed -n 's/.*RTX \([345]0[0-9]0\).*/rtx\1/p' "$out/peak.json") ;;
+    esac
+fi
 for n in $layers; do
     model=$out/model-$n
     [ -e "$model/config.json" ] || "$build/tests/make_model" "$model" $shape layers="$n" samples="$samples" tokens="$tokens"
     for target in $targets; do
+        job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl"
+             --num-calibration-samples "$samples" --max-seq-length "$tokens" --sequential-targets "$target" ${flags[@]+"${flags[@]}"})
         rm -rf "$out/output"
-        "$oneshot" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl" \
-            --num-calibration-samples "$samples" --max-seq-length "$tokens" --sequential-targets "$target" \
-            --device "$device" --output "$out/output" --progress none ${flags[@]+"${flags[@]}"} >"$out/$target.$n.log" 2>&1 ||
+        "$oneshot" "${job[@]}" --device "$device" --output "$out/output" --progress none >"$out/$target.$n.log" 2>&1 ||
             { tail -20 "$out/$target.$n.log" >&2; exit 1; }
+        [ -z "$device_model" ] || "$oneshot" plan "${job[@]}" --device-model "$device_model" --json >"$out/$target.$n.plan.json" 2>>"$out/$target.$n.log" ||
+            rm "$out/$target.$n.plan.json" # a GPU of the file's owner, which the table of models lacks
         cp "$out/output/oneshot-report.json" "$out/$target.$n.json"
     done
 done
@@ -61,8 +70,8 @@ fi
 
 python3 - "$out" "$whole" "$layers" "$targets" <<'PYTHON'
 import json, pathlib, sys
-out, whole = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-few, many = (int(n) for n in sys.argv[3].split())
+out, whole, counts = pathlib.Path(sys.argv[1]), int(sys.argv[2]), [int(n) for n in sys.argv[3].split()]
+few, many = counts[0], counts[-1]
 load = lambda name: json.loads((out / name).read_text())
 peak = load("peak.json")
 print(f"{peak['card']}\nbf16 products {peak['card_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['card_f32_flops'] / 1e12:.3g} TFLOP/s, attention "
@@ -75,22 +84,38 @@ def by_phase(report):
     for part in report["subgraphs"]:
         for phase, g in part["gflop"].items():
             flops[phase] = flops.get(phase, 0) + g
+    flops["total"] = sum(flops.values())
     return report["seconds"], flops
+
+def estimate(target, n):
+    """seconds of each phase by oneshot plan"""
+    if not (out / f"{target}.{n}.plan.json").exists():
+        return {}
+    s = load(f"{target}.{n}.plan.json")["device_model"]["estimated_seconds"]
+    return {**s, "total": s["observe"] + s["solve"] + s["propagate"]}
 
 solves = {}
 for target in sys.argv[4].split():
     (a, fa), (b, fb) = (by_phase(load(f"{target}.{n}.json")) for n in (few, many))
-    print(f"\n{target}: seconds of {few} and {many} layers, of a layer, of {whole} layers")
-    print(f"{'phase':12}{few:>10}{many:>10}{'a layer':>12}{whole:>10}{'TFLOP/s':>10}{'of peak':>9}")
+    planned, planned_few = estimate(target, many), estimate(target, few)
+    two = few < many
+    print(f"\n{target}: seconds of {few} and {many} layers, of a layer, of {whole} layers" if two else f"\n{target}: seconds of {many} layers")
+    print(f"{'phase':12}" + (f"{few:>10}{many:>10}{'a layer':>12}{whole:>10}" if two else f"{many:>10}")
+          + f"{'TFLOP/s':>10}{'of peak':>9}" + (f"{'planned':>10}" if planned else ""))
     for phase in b:
-        each = (b[phase] - a.get(phase, 0)) / (many - few)
+        # of a layer, or of the model
+        each = (b[phase] - a.get(phase, 0)) / (many - few) if two else b[phase]
         if b[phase] < 0.005 and phase != "total":
             continue
         if phase == "solve":
-            solves[target] = each
-        g = (sum(fb.values()) - sum(fa.values()) if phase == "total" else fb.get(phase, 0) - fa.get(phase, 0)) / (many - few)
-        rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['card_bf16_flops']:9.2f}" if g and each > 0 else ""
-        print(f"{phase:12}{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}{rate}")
+            solves[target] = each if two and each > 0 else b[phase] / many  # a short time may be noise
+        g = (fb.get(phase, 0) - fa.get(phase, 0)) / (many - few) if two else fb.get(phase, 0)
+        rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['card_bf16_flops']:9.2f}" if g and each > 0 else f"{'':19}"
+        plan = ""
+        if phase in planned:
+            plan = f"{(planned[phase] - planned_few[phase]) / (many - few) if two else planned[phase]:10.3f}"
+        print((f"{phase:12}" + (f"{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}" if two
+                                else f"{b[phase]:10.2f}") + rate + plan).rstrip())
     card = load(f"{target}.{many}.json").get("device")
     if card:
         print("GPU: " + ", ".join(f"{k} {v}" for k, v in card.items()))

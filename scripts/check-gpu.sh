@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# check-gpu.sh - runs all checks that need a GPU, the most important first, and prints a table. Each
-# step has a time limit of at most nine minutes. After a failure the next step still runs. Exit 0:
-# no step failed; 1: a step failed, or there is no GPU.
+# check-gpu.sh - all checks that need a GPU, in order of value, in one call of nine minutes. Each
+# step has its own time limit. A line of the table is printed when its step ends. The steps after a
+# failed env or mma are skipped; after any other failure the next step runs. Exit 0: no step failed;
+# 1: one did, or there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets
-#                        disk resume sanitizer (all); several calls may share the steps: the table
-#                        grows
+#   --steps "A B"        of: env build mma kernels wide card_ops llama qwen whole model budgets
+#                        resume linear sanitizer disk bench (default: all but the last two, in this
+#                        order; no build with --build-dir); several calls may share the steps: the
+#                        table grows
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
 #                        each log of a failure
-#   --scale N            1: of card_ops and wide, whose widths are divided by it
-#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is
-#                        built for this GPU
+#   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
+#                        fewer layers and samples, too (a trial of the steps)
+#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release of
+#                        this tree, which the step build makes for this GPU
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
@@ -19,18 +22,23 @@
 #                        budgets, disk and resume
 #   --peer-python FILE   Python with torch, for the peer of the benchmark      (default: python3 if
 #                        it has torch)
-#   --pack FILE.tgz      needs no GPU: packs the files of --build-dir that a machine without
-#                        development packages needs
+#   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
+#                        development packages needs, with xz, or with zstd if FILE ends with .tzst;
+#                        refuses more than --most bytes (25000000), because the file travels with
+#                        the tree, and some machines take 64 MiB
 #
 # The directory of --out gets summary.txt, STEP.log, and in work/ the files that steps share.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
-out= steps="env build mma card_ops kernels wide model bench-short bench budgets disk resume sanitizer" build_dir= lib_dir= device=cuda
-time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1
+out= steps= build_dir= lib_dir= device=cuda
+time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1 seconds_left=540 most=25000000
 . "$here/options.sh"
-options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale" "$@"
-declare -A limit=([env]=60 [build]=540 [mma]=60 [card_ops]=300 [kernels]=300 [wide]=420 [model]=180 [bench-short]=240
-                  [bench]=540 [budgets]=180 [disk]=180 [resume]=120 [sanitizer]=540)
+options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale seconds_left most" "$@"
+# seconds that a step is planned to take, and the most that it may take
+declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [card_ops]=35 [llama]=45 [qwen]=45 [whole]=85 [model]=20
+                    [budgets]=15 [resume]=10 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
+declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [card_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
+                  [budgets]=90 [resume]=90 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the text also goes into the table
 die() { say "$*"; exit 1; }
 
@@ -50,7 +58,7 @@ pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
     for name in oneshot tests/make_model tests/card_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
-        [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build it first" >&2; return 1; }
+        [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build the target gpu_programs first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
         for file in $(opened "$to/$name"); do echo "$file => $(place_of "$file")"; ldd "$(place_of "$file")"; done
@@ -59,7 +67,22 @@ pack() {
         cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
     done || return 1
     sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build_dir/CMakeCache.txt" >"$to/source-dir"
-    tar -C "$to" -cf - . | gzip -9 >"$pack" && rm -r "$to" && ls -l "$pack"
+    # The programs have the same code, which only a window of 128 MiB finds.
+    case $pack in
+    *.tzst) tar -C "$to" --sort=name -cf - . | zstd -q -9 --long=27 -f -o "$pack" ;;
+    *) tar -C "$to" --sort=name -cf - . | xz -c --lzma2=preset=6,dict=128MiB >"$pack" ;;
+    esac && rm -r "$to" && ls -l "$pack" || return 1
+    [ "$(stat -c %s "$pack")" -le "$most" ] && return
+    echo "check-gpu.sh: $pack has $(stat -c %s "$pack") bytes, wanted at most $most: build for one generation of GPUs" >&2
+    return 1
+}
+# Unpacks $1 into $2.
+unpack() {
+    case $1 in
+    *.tzst) zstd -q -d --long=27 -c "$1" ;;
+    *) if command -v xz >/dev/null; then xz -dc "$1"
+       else python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.argv[1]), sys.stdout.buffer)' "$1"; fi ;;
+    esac | tar -C "$2" -xf -
 }
 if [ -n "$pack" ]; then
     needed build_dir
@@ -67,6 +90,7 @@ if [ -n "$pack" ]; then
     exit
 fi
 needed out
+[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide card_ops llama qwen whole model budgets resume linear sanitizer"
 
 # ---- the machine ----
 export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
@@ -81,14 +105,14 @@ fi
 mkdir -p "$out/work" || exit 1
 out=$(cd "$out" && pwd) work=$out/work
 if [ -f "$build_dir" ]; then
-    mkdir -p "$work/build" && tar -C "$work/build" -xzf "$build_dir" || exit 1
+    mkdir -p "$work/build" && unpack "$build_dir" "$work/build" || exit 1
     build_dir=$work/build
 fi
 [ -z "$build_dir" ] || build_dir=$(cd "$build_dir" && pwd) || exit 1
 build=${build_dir:-$root/build/release}
 [ -n "$lib_dir" ] || [ ! -d "$build/lib" ] || lib_dir=$build/lib
 oneshot=${ONESHOT:-$build/oneshot}
-model=$root/examples/docs-llama-3m
+model=$root/examples/docs-llama-3m data=$root/examples/docs-llama-3m/data/calibration.jsonl
 
 # Prints directories with CUDA libraries that the loader does not search: Python's packages, other
 # directories of the toolkit.
@@ -130,8 +154,10 @@ step_env() {
     nvidia-smi
     nvidia-smi -q -d CLOCK,POWER,ECC 2>/dev/null | grep -E 'SM +:|Memory +:|Limit|Uncorr' | head -20
     local f
-    for f in nvcc cmake ninja gcc compute-sanitizer ncu python3; do echo "== $f"; "$f" --version 2>&1 | tail -1; done
-    python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda)' 2>&1 | tail -1
+    for f in nvcc cmake ninja gcc compute-sanitizer ncu zstd xz; do echo "== $f"; "$f" --version 2>&1 | tail -1; done
+    echo "== Python's packages" # by their metadata: torch takes seconds to import
+    python3 -c 'import importlib.metadata as m, sys; print(sys.version); print(*sorted(
+        f"{d.name} {d.version}" for d in m.distributions() if str(d.name).startswith(("torch", "triton", "nvidia-cu", "llmcompressor"))))' 2>&1
     echo "== machine"; nproc; free -g; df -h "$out" "$root"; uname -r; ldd --version | head -1; ulimit -l
     echo "== libraries"; echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd "$oneshot" 2>/dev/null
     ldconfig -p | grep -E 'libcuda\.so|libcublasLt|libcusolver'; ls /usr/local/cuda/lib64/libcu{blasLt,solver}.so* 2>/dev/null
@@ -144,19 +170,23 @@ step_build() {
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
     cd "$root" && cmake --preset release -D OSH_CUDA=ON -D CMAKE_CUDA_FLAGS=-lineinfo ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
         die "the preset does not configure: scripts/install-deps.sh installs what it wants; or build elsewhere, --pack, --build-dir"
-    cmake --build --preset release --target oneshot make_model card_ops inject $(own_tests) $(kernel_tests) || die "the build fails"
+    cmake --build --preset release --target gpu_programs || die "the build fails"
 }
 
-# Runs test binaries and prints the result of each. $1: time limit of each in seconds.
+# Runs test binaries, and prints each one's verdict. $1: seconds for each. $2: number at a time.
 run_tests() {
-    local t code failed=0 passed=0 each=$1 strict line
-    shift
+    local t code failed=0 passed=0 each=$1 at_a_time=$2 strict line
+    shift 2
     for t in "$@"; do
-        echo "== $t"
-        code=0
-        (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t") >"$work/test.out" 2>&1 || code=$?
-        cat "$work/test.out"
-        strict=$(grep '^STRICT' "$work/test.out" | sort | uniq -c | sed 's/^ *//')
+        while [ "$(jobs -rp | wc -l)" -ge "$at_a_time" ]; do wait -n; done
+        rm -rf "$work/$t.dir" && mkdir "$work/$t.dir" || return 1
+        (cd "$work/$t.dir" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t" >out 2>&1; echo $? >code) &
+    done
+    wait
+    for t in "$@"; do
+        echo "== $t" && cat "$work/$t.dir/out"
+        code=$(cat "$work/$t.dir/code")
+        strict=$(grep '^STRICT' "$work/$t.dir/out" | sort | uniq -c | sed 's/^ *//')
         [ -z "$strict" ] || { while read -r line; do say "$t: $line"; done <<<"$strict"; }
         case $code in
         0) passed=$((passed + 1)) ;;
@@ -168,8 +198,78 @@ run_tests() {
     say "$passed of $((passed + failed)) tests pass"
     [ $failed = 0 ]
 }
-step_mma() { run_tests 60 $(own_tests); }
-step_kernels() { run_tests 120 $(kernel_tests); }
+step_mma() {
+    local code=0
+    run_tests 50 1 $(own_tests) || code=$?
+    grep -h '^triangle of [0-9]*: cuSOLVER wants' "$work"/cuda_test_*.dir/out | tail -1 | while read -r line; do say "$line"; done
+    return $code
+}
+step_kernels() { run_tests 100 5 $(kernel_tests); }
+
+# ---- synthetic models ----
+cut() { local n=$(($1 / scale)); echo $((n > $2 ? n : $2)); } # $1 / scale, but at least $2
+llama_shape="hidden=$(cut 4096 128) intermediate=$((($(cut 14336 128) + 127) / 128 * 128)) heads=$(cut 32 1) kv=$(cut 8 1) vocab=$(cut 32000 128)"
+qwen_shape="hidden=$(cut 2048 128) intermediate=$(cut 768 128) heads=$(cut 32 4) kv=$(cut 4 2) head_dim=$(cut 128 32)
+            experts=$(cut 128 4) topk=$(cut 8 2) vocab=$(cut 32000 128)"
+if [ "$scale" = 1 ]; then n_samples=512 llama_layers="2 4" qwen_layers="1 3" whole_layers=32
+else n_samples=4 llama_layers="1 2" qwen_layers="1 2" whole_layers=2; fi
+n_tokens=$(cut 2048 32)
+
+# Makes in $2 the model of the first $3 layers of the model $1, with links to its files.
+first_layers() {
+    mkdir -p "$2" && ln -s "$1"/calibration.jsonl "$2" &&
+        sed "s/\"num_hidden_layers\": [0-9]*/\"num_hidden_layers\": $3/" "$1/config.json" >"$2/config.json" &&
+        awk -v n="$3" '!match($0, /^"model\.layers\.[0-9]+/) || substr($0, 15, RLENGTH - 14) + 0 < n' \
+            "$1/model.safetensors.index.json" >"$2/model.safetensors.index.json" &&
+        grep -o 'model-[0-9]*-of-[0-9]*\.safetensors' "$2/model.safetensors.index.json" | sort -u | while read -r f; do ln -s "$1/$f" "$2"; done
+}
+make_layers() { # arguments: directory, shape, numbers of layers, the largest one last
+    local to=$1 shape=$2 most=${3##* } n
+    "$build/tests/make_model" "$to/model-$most" $shape layers="$most" samples="$n_samples" tokens="$n_tokens" || return 1
+    for n in $3; do [ "$n" = "$most" ] || first_layers "$to/model-$most" "$to/model-$n" "$n" || return 1; done
+}
+compress_wide() {
+    "$oneshot" --model "$work/wide" --scheme W4A16 --method gptq --ignore lm_head --dataset "$work/wide/calibration.jsonl" \
+        --num-calibration-samples 12 --max-seq-length "$n_tokens" --progress none --output "$work/wide.$1" --device "$1" \
+        ${flags[@]+"${flags[@]}"}
+}
+host_threads() { # leaves some processors to the steps that run at the same time
+    case " ${flags[*]-} " in *" --threads "*) ;; *) flags+=(--threads $(($(nproc) > 4 ? $(nproc) - 4 : 1))) ;; esac
+}
+# Makes the synthetic models that the other steps wait for, and the host's result for the wide
+# layer: one layer of the widths of Llama-3-8B, ragged samples that begin with an outlier. Runs
+# beside the steps.
+step_prepare() {
+    local what wanted=" $steps "
+    trap 'touch "$work/prepare.end"' EXIT
+    rm -rf "$work"/{wide,wide.cpu,llama,qwen,whole} "$work"/ready.*
+    mkdir "$work"/{llama,qwen,whole}
+    for what in wide llama qwen whole; do
+        case $what/$wanted in
+        */*" $what "* | whole/*" linear "*) ;;
+        llama/*" budgets "* | llama/*" disk "* | llama/*" resume "*) [ "$scale" != 1 ] || continue ;;
+        *) continue ;;
+        esac
+        case $what in
+        wide) "$build/tests/make_model" "$work/wide" $llama_shape layers=1 samples=12 tokens="$n_tokens" ragged=1 outliers=$((64 / scale + 1)) ;;
+        llama) make_layers "$work/llama" "$llama_shape" "$llama_layers" ;;
+        qwen) make_layers "$work/qwen" "$qwen_shape" "$qwen_layers" ;;
+        whole) make_layers "$work/whole" "$llama_shape" "$whole_layers" ;;
+        esac || die "$what: make_model fails"
+        touch "$work/ready.$what"
+        if [ $what = wide ]; then { host_threads && compress_wide cpu && touch "$work/ready.host"; } & fi
+    done
+    wait
+}
+# Waits until step_prepare has made $1.
+await() {
+    local begin=$SECONDS
+    while [ ! -e "$work/ready.$1" ]; do
+        [ ! -e "$work/prepare.end" ] || [ -e "$work/ready.$1" ] || die "$1 was not prepared: $(tail -1 "$out/prepare.log")"
+        sleep 0.2
+    done
+    [ $((SECONDS - begin)) -lt 2 ] || echo "waited $((SECONDS - begin)) s for $1" # in the log
+}
 
 # Times each op alone. Prints the slowest ops relative to the GPU's sustained rate, and fallbacks.
 step_card_ops() {
@@ -184,66 +284,35 @@ step_card_ops() {
     return $code
 }
 
-# Compresses one layer with the widths of Llama-3-8B on the GPU and on the host. The samples are
-# ragged and begin with an outlier.
+# The wide layer on the GPU, compared with the host's result.
 step_wide() {
-    local m=$work/wide d code=0
-    rm -rf "$m" && "$build/tests/make_model" "$m" hidden=$((4096 / scale)) intermediate=$(((14336 / scale + 127) / 128 * 128)) heads=$((32 / scale > 0 ? 32 / scale : 1)) \
-        kv=$((8 / scale > 0 ? 8 / scale : 1)) layers=1 vocab=$((32000 / scale)) samples=12 tokens=$((2048 / scale)) ragged=1 outliers=$((64 / scale + 1)) ||
-        die "make_model fails"
-    for d in "$device" cpu; do
-        rm -rf "$m.$d" && "$oneshot" --model "$m" --scheme W4A16 --method gptq --ignore lm_head --dataset "$m/calibration.jsonl" \
-            --num-calibration-samples 12 --max-seq-length $((2048 / scale)) --device "$d" --progress none --output "$m.$d" \
-            ${flags[@]+"${flags[@]}"} || die "the run on $d fails"
-    done
-    compare_wide "$m.$device" "$m.cpu" >"$work/wide.txt" || code=$?
+    local code=0 f
+    for f in wide host; do await $f; done
+    rm -rf "$work/wide.$device"
+    compress_wide "$device" || die "the run on $device fails"
+    python3 "$here/check_gpu.py" codes "$work/wide.$device" "$work/wide.cpu" >"$work/wide.txt" || code=$?
     cat "$work/wide.txt"
     while read -r line; do say "$line"; done <"$work/wide.txt"
-    cp "$m.$device/oneshot-report.json" "$work/wide.report.json"
+    cp "$work/wide.$device/oneshot-report.json" "$work/wide.report.json"
     return $code
 }
-# Prints the share of equal codes, the objectives of GPU and host, and fallbacks. Fails if they
-# differ by more than rounding.
-compare_wide() {
-    python3 - "$@" <<'PYTHON'
-import json, pathlib, struct, sys
-def load(folder):
-    data = (pathlib.Path(folder) / "model.safetensors").read_bytes()
-    n = struct.unpack("<Q", data[:8])[0]
-    return json.loads(data[8:8 + n]), data[8 + n:], json.loads((pathlib.Path(folder) / "oneshot-report.json").read_text())
-(h, a, card), (_, b, host) = load(sys.argv[1]), load(sys.argv[2])
-objective = lambda report: {m["name"]: m for m in report["modules"]}
-nibbles = bytes((i & 15 != 0) + (i >> 4 != 0) for i in range(256))
-mine, theirs, bad = objective(card), objective(host), 0
-for name, m in mine.items():
-    lo, hi = h[name + ".weight_packed"]["data_offsets"]
-    x, y = a[lo:hi], b[lo:hi]
-    apart = (int.from_bytes(x, "little") ^ int.from_bytes(y, "little")).to_bytes(len(x), "little").translate(nibbles)
-    same = 1 - (apart.count(1) + 2 * apart.count(2)) / (2 * len(x))
-    ratio = m["objective"] / theirs[name]["objective"] if theirs[name].get("objective") else float("nan")
-    bad += not (same > 0.5 and 0.95 < ratio < 1.05) # noise grows from the first Linear to the last
-    print(f"{name.split('layers.0.')[1]}: {100 * same:.2f} % of the codes are equal, objective {ratio:.5f} times the host's"
-          + "".join(f", {who}: {r['fallback']}" for who, r in (("card", m), ("host", theirs[name])) if r.get("fallback")))
-d = card["device"]
-print(f"fallbacks of the GPU: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
-sys.exit(bool(bad))
-PYTHON
-}
 
-# Runs compute-sanitizer. memcheck: with one allocation per tensor, so that accesses past a tensor's
-# end are detected. racecheck: only for attention and the solver, in which warps share memory.
-# initcheck: findings are printed, but are not a failure, because unused rows of a panel are
+# memcheck with one allocation per tensor, so that it sees their ends. Tests are started while there
+# is time. initcheck's findings are printed, but are no failure: unused rows of a panel are
 # multiplied without a value, and nothing reads the results.
 step_sanitizer() {
-    local tool t log code n bad=0
+    local tool t log code n bad=0 begin=$SECONDS left
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
     for tool in memcheck racecheck synccheck initcheck; do
-        for t in test_attention test_gptq $([ $tool = racecheck ] || echo test_gptq_factor test_kernels $(own_tests)); do
+        for t in test_routed test_gptq test_attention; do
+            left=$((seconds_left - (SECONDS - begin) - 10))
+            [ $left -ge 15 ] || { say "$tool $t: left out, no time is left"; continue; }
             log=$out/sanitizer.$tool.$t.log code=0
-            (cd "$work" && export OSH_TEST_CARD=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } && timeout -k 10 90 compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
-                "$build/tests/$t") >"$log" 2>&1 || code=$?
+            (cd "$work" && export OSH_TEST_CARD=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } &&
+                timeout -k 5 $((left < 90 ? left : 90)) compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
+                    "$build/tests/$t") >"$log" 2>&1 || code=$?
             n=$(sed -n 's/.*\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -1)
-            case $code in 124 | 137) n="not through in 90 s: ${n:-nothing until then}" ;; esac
+            case $code in 124 | 137) n="stopped: ${n:-nothing until then}" ;; esac
             say "$tool $t: exit $code, ${n:-$(tail -1 "$log")}"
             case $code/$tool in 0/* | 124/* | 137/* | */initcheck) ;; *) bad=1 ;; esac
         done
@@ -251,18 +320,18 @@ step_sanitizer() {
     [ $bad = 0 ]
 }
 
-# Compresses docs-llama-3m; arguments: output directory, flags.
+# Runs docs-llama-3m, or the model of use_small: output directory, flags.
 compress() {
     local to=$1
     shift
     rm -rf "$to"
-    "$oneshot" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    "$oneshot" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$data" \
         --num-calibration-samples "$samples" --max-seq-length "$tokens" --progress none --output "$to" \
         ${flags[@]+"${flags[@]}"} "$@"
 }
 sum() { sha256sum <"$1/model.safetensors" | cut -d' ' -f1; }
 perplexity() { # arguments: device, model
-    "$oneshot" eval --model "$2" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 64 --device "$1" --progress none |
+    "$oneshot" eval --model "$2" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows $((scale > 1 ? 16 : 64)) --device "$1" --progress none |
         sed -n 's/^perplexity //p'
 }
 step_model() {
@@ -272,23 +341,7 @@ step_model() {
     "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the GPU's output"
     compress "$work/again" --device "$device" && [ "$(sum "$work/card")" = "$(sum "$work/again")" ] ||
         die "two runs on the GPU give different bytes"
-    share=$(python3 - "$work/card/model.safetensors" "$work/host/model.safetensors" <<'PYTHON'
-import json, struct, sys
-def load(path):
-    data = open(path, "rb").read()
-    n = struct.unpack("<Q", data[:8])[0]
-    return json.loads(data[8:8 + n]), data[8 + n:]
-(h, a), (_, b) = load(sys.argv[1]), load(sys.argv[2])
-layers = {}
-for name, t in h.items():
-    if name.endswith("weight_packed"):
-        x, y = (d[t["data_offsets"][0]:t["data_offsets"][1]] for d in (a, b))
-        one = layers.setdefault(int(name.split(".")[2]), [0, 0])
-        one[0] += sum(((p ^ q) & 15 != 0) + ((p ^ q) >> 4 != 0) for p, q in zip(x, y))
-        one[1] += 2 * len(x)
-print("codes that differ, layer by layer: " + ", ".join(f"{100 * d / n:.1f}" for _, (d, n) in sorted(layers.items())) + " %")
-PYTHON
-    ) && say "$share"
+    share=$(python3 "$here/check_gpu.py" layers "$work/card" "$work/host") && say "$share"
     a=$(perplexity cpu "$work/card") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/card")
     say "perplexity of the GPU's output $a (evaluated on the GPU: $c), of the host's $b"
     awk -v a="$a" -v b="$b" -v c="$c" \
@@ -296,18 +349,23 @@ PYTHON
         die "that is another model"
 }
 
-# Tests the tiers of values and the ways to split the work, with four batches.
+# Chooses the model of the next steps: more samples of docs-llama-3m, or a trial's small one.
+use_small() {
+    samples=$((4 * samples)) tokens=$((4 * tokens))
+    [ "$scale" = 1 ] || { await llama && model=$work/llama/model-2 data=$work/llama/model-2/calibration.jsonl samples=$n_samples tokens=$n_tokens; }
+}
+# Tiers of values and phases of the work; four batches.
 step_budgets() {
     local least most want how n=0
-    samples=$((4 * samples)) tokens=$((4 * tokens))
+    use_small
     compress "$work/base" --device "$device" || die "the run without a budget fails"
     want=$(sum "$work/base")
-    "$oneshot" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    "$oneshot" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$data" \
         --num-calibration-samples $samples --max-seq-length $tokens --device "$device" --json >"$work/plan.json" || die "no plan"
     most=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json" | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json")
-    for how in "--device-memory $least" "--device-memory $(((least + most) / 2))" "--device-memory 4GiB" \
-        "--mem-opt-level 1" "--mem-opt-level 2" "--mem-opt-level 1 --prefetch false"; do
+    for how in "--device-memory $least" "--device-memory $(((least + most) / 2))" "--mem-opt-level 1" "--mem-opt-level 2" \
+        "--mem-opt-level 1 --prefetch false"; do
         compress "$work/budget" --device "$device" $how || die "$how: the run fails"
         [ "$(sum "$work/budget")" = "$want" ] || die "$how: other bytes"
         n=$((n + 1))
@@ -318,7 +376,7 @@ step_budgets() {
 # Measures the paths from the disk to the GPU, and tests values that are read by each path.
 step_disk() {
     local want how seconds
-    samples=$((4 * samples)) tokens=$((4 * tokens))
+    use_small
     "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds 0.5 >"$work/disk.txt" || die "oneshot bench fails"
     compress "$work/base" --device "$device" || die "the run with values on the GPU fails"
     want=$(sum "$work/base")
@@ -335,13 +393,14 @@ step_disk() {
 }
 
 step_resume() {
-    local want calls part
-    samples=$((4 * samples)) tokens=$((4 * tokens))
+    local want calls part parts="2 3 4"
+    [ "$scale" = 1 ] || parts=3
+    use_small
     compress "$work/base" --device "$device" || die "the undisturbed run fails"
     want=$(sum "$work/base")
     (export INJECT_CALLS=pwrite INJECT_COUNT=$work/calls LD_PRELOAD=$build/tests/inject.so; compress "$work/count" --device "$device")
     calls=$(cat "$work/calls" 2>/dev/null) && [ "$calls" -gt 4 ] || die "inject.so counts no calls"
-    for part in 2 3 4; do
+    for part in $parts; do
         rm -rf "$work/killed" "$work/killed.oneshot-partial"
         (export INJECT_CALLS=pwrite INJECT_AT=$((calls * part / 5)) INJECT_WHAT=kill LD_PRELOAD=$build/tests/inject.so
          compress "$work/killed" --device "$device") && die "it was not killed at call $((calls * part / 5)) of $calls"
@@ -349,48 +408,75 @@ step_resume() {
         compress "$work/killed" --device "$device" || die "killed at $part/5: it does not go on"
         [ "$(sum "$work/killed")" = "$want" ] || die "killed at $part/5: other bytes"
     done
-    say "killed three times, gone on with to the same bytes"
+    say "killed after $parts fifths, gone on with to the same bytes"
 }
 
-bench() { # arguments: directory, flags of bench-gpu.sh
-    local to=$1
-    shift
-    ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" "$@" \
-        ${flags[@]+-- "${flags[@]}"} || die "bench-gpu.sh fails"
+# Times models of few layers, or of one number of layers, with both granularities or with one:
+# directory in work/ with the models, --like, shape, layers, targets.
+bench() {
+    local to=$work/$1 like=$2 shape=$3 layers=$4 targets=$5 side=8192
+    shift 5
+    [ "$scale" = 1 ] || { side=32 && set -- "$@" --device-model h200; } # whose name the emulated GPU does not have
+    await "${to##*/}"
+    [ ! -e "$work/peak.json" ] || cp "$work/peak.json" "$to"
+    ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" --like "$like" --shape "$shape" --layers "$layers" \
+        --samples "$n_samples" --tokens "$n_tokens" --targets "$targets" --side $side --seconds "$(awk -v s="$scale" 'BEGIN { print 0.5 / s }')" "$@" \
+        ${flags[@]+-- "${flags[@]}"} >"$to/table" || { cat "$to/table"; die "bench-gpu.sh fails"; }
+    cp "$to/peak.json" "$work"
+    while IFS= read -r line; do [ -z "$line" ] || say "$line"; done <"$to/table"
 }
-step_bench-short() { bench "$work/short" --layers "1 2" --samples 32 --tokens 2048 --seconds 2 --targets LlamaDecoderLayer; }
+step_llama() { bench llama llama-3-8b "$llama_shape" "$llama_layers" "LlamaDecoderLayer Linear"; }
+step_qwen() { bench qwen qwen3-30b-a3b "$qwen_shape" "$qwen_layers" Qwen3MoeDecoderLayer; }
+step_whole() { bench whole llama-3-8b "$llama_shape" "$whole_layers" LlamaDecoderLayer; }
+step_linear() { bench whole llama-3-8b "$llama_shape" "$whole_layers" Linear; }
+# The benchmark with its peer.
 step_bench() {
     local peer=$peer_python
     [ -n "$peer" ] || ! python3 -c 'import torch' 2>/dev/null || peer=$(command -v python3)
-    bench "$work/bench" ${peer:+--peer-python "$peer"}
+    bash "$here/bench-gpu.sh" --build "$build" --out "$work/bench" --device "$device" ${peer:+--peer-python "$peer"} \
+        ${flags[@]+-- "${flags[@]}"} >"$work/bench.table" || die "bench-gpu.sh fails"
+    while IFS= read -r line; do say "$line"; done <"$work/bench.table"
 }
 
 # ---- one step, in its own process ----
 if [ -n "$run_step" ]; then
-    find_libraries
-    find_sources
-    case $run_step in wide | model | budgets | disk | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
+    case $run_step in
+    env | build | mma | kernels | card_ops | sanitizer) ;;
+    *) [ -x "$oneshot" ] || die "there is no $oneshot" ;;
+    esac
     "step_$run_step"
     exit
 fi
 
 # ---- all steps ----
-rm -f "$work"/*.said
-begin=$SECONDS failed=0
-table() { printf '%-12s %-10s %6s  %s\n' "$@" | tee -a "$out/summary.txt"; }
-arguments=(--out "$out" --device "$device" --samples "$samples" --tokens "$tokens" --scale "$scale" ${build_dir:+--build-dir "$build_dir"}
-           ${lib_dir:+--lib-dir "$lib_dir"} ${peer_python:+--peer-python "$peer_python"})
 for step in $steps; do
     [ -n "${limit[$step]:-}" ] || { echo "check-gpu.sh: no step $step" >&2; exit 2; }
 done
-table step verdict seconds "what it found"
+rm -f "$work"/*.said "$work"/ready.* "$work"/prepare.end
+begin=$SECONDS failed=0 preparing=
+find_libraries # the steps inherit LD_LIBRARY_PATH
+find_sources
+table() { printf '%-10s %-10s %6s %8s  %s\n' "$@" | tee -a "$out/summary.txt"; }
+arguments=(--out "$out" --device "$device" --samples "$samples" --tokens "$tokens" --scale "$scale" --steps "$steps"
+           ${build_dir:+--build-dir "$build_dir"} ${lib_dir:+--lib-dir "$lib_dir"} ${peer_python:+--peer-python "$peer_python"})
+prepare() {
+    timeout -k 5 1200 bash "$0" --run-step prepare "${arguments[@]}" ${flags[@]+-- "${flags[@]}"} >"$out/prepare.log" 2>&1 </dev/null &
+    preparing=$!
+}
+end_prepare() { [ -z "$preparing" ] || { kill "$preparing"; wait "$preparing"; } 2>/dev/null; preparing=; }
+trap end_prepare EXIT
+table step verdict seconds planned "what it found"
+stopped=
 for step in $steps; do
+    [ -z "$stopped" ] || { table "$step" "left out" 0 "${planned[$step]}" "$stopped failed"; continue; }
+    case $step in env | build) ;; *) [ -n "$preparing" ] || prepare ;; esac
     seconds=${limit[$step]}
+    [ "$scale" = 1 ] || seconds=$((20 * seconds)) # the emulated GPU is slow
     left=$((time_limit - (SECONDS - begin) - 5))
     if [ "$time_limit" -gt 0 ] && [ $left -lt "$seconds" ]; then seconds=$left; fi
-    if [ "$seconds" -lt 10 ]; then table "$step" "left out" 0 "no time is left"; continue; fi
+    if [ "$seconds" -lt 10 ]; then table "$step" "left out" 0 "${planned[$step]}" "no time is left"; continue; fi
     start=$SECONDS code=0
-    timeout -k 15 "$seconds" bash "$0" --run-step "$step" "${arguments[@]}" ${flags[@]+-- "${flags[@]}"} \
+    timeout -k 15 "$seconds" bash "$0" --run-step "$step" --seconds-left "$seconds" "${arguments[@]}" ${flags[@]+-- "${flags[@]}"} \
         >"$out/$step.log" 2>&1 </dev/null || code=$?
     verdict=ok
     case $code in
@@ -399,18 +485,20 @@ for step in $steps; do
     *) verdict=FAILED failed=1 ;;
     esac
     [ -s "$work/$step.said" ] || tail -1 "$out/$step.log" >"$work/$step.said"
-    table "$step" "$verdict" $((SECONDS - start)) "$(head -1 "$work/$step.said")"
-    sed -n '2,$s/^/                                /p' "$work/$step.said" | tee -a "$out/summary.txt"
+    table "$step" "$verdict" $((SECONDS - start)) "${planned[$step]}" "$(head -1 "$work/$step.said")"
+    sed -n '2,$s/^/                                       /p' "$work/$step.said" | tee -a "$out/summary.txt"
     case $step/$verdict in
-    */FAILED | */"no end") tail -15 "$out/$step.log" | sed 's/^/    | /' ;;
-    bench*) cat "$out/$step.log" ;;
+    env/ok | mma/ok) ;;
+    env/* | build/* | mma/*) stopped=$step ;;
     esac
+    case $verdict in ok) ;; *) tail -15 "$out/$step.log" | sed 's/^/    | /' ;; esac
 done
+end_prepare
 if [ -n "$results" ]; then
     bundle=$(mktemp -d) && cp "$out/summary.txt" "$bundle"
     cp "$work"/card_ops.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
     for f in "$out"/*.log; do case $f in *sanitizer.*) ;; *) tail -c 20000 "$f" >"$bundle/$(basename "$f" .log).tail" ;; esac; done
-    for f in short bench; do [ ! -d "$work/$f" ] || (cd "$work/$f" && for r in *.json; do cp "$r" "$bundle/$f.$r"; done) 2>/dev/null; done
+    for f in llama qwen whole bench; do [ ! -d "$work/$f" ] || (cd "$work/$f" && for r in *.json; do cp "$r" "$bundle/$f.$r"; done) 2>/dev/null; done
     tar -C "$bundle" -czf "$results" . && rm -r "$bundle"
 fi
 exit $failed

@@ -37,8 +37,8 @@ NOT_RUN = [  # page, beginning of the command, reason why no test runs it
     ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
     ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from an emulated one"),
     ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
-    ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
-                                                                    "emulated one"),
+    ("docs/how-to/cuda.md", "cmake --preset release -B build/gpu", "a build with nvcc; tests/cli/check_gpu.sh packs one"),
+    ("docs/how-to/cuda.md", "cmake --build build/gpu", "a build with nvcc; tests/cli/check_gpu.sh packs one"),
     ("docs/internals/adding-a-model.md", "scripts/family.py", "needs transformers; by hand"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/internals/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),

@@ -33,6 +33,7 @@ FOREIGN = {
     "site.sh": {"serve"},
     "release.py": {"set", "notes", "tag"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
+    "kernel_budgets.py": {"write"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
     "compare_families.py": {"gptq", "draws"},
     "coverage.py": {"write"},

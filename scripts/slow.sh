@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # slow.sh - runs the tests of tests/slow (label slow), which scripts/test.sh leaves out: runs that
-# are killed, and machines that lose power, at hundreds of moments. They take minutes each.
+# are killed, and machines that lose power, at hundreds of moments. They take minutes each. If nvcc
+# is there, it also compiles the kernels for all GPUs and compares their registers, stack and shared
+# memory with tests/kernels/budgets.txt.
 # Usage: slow.sh [PRESET]     default: release
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,3 +10,8 @@ preset=${1:-release}
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset" -- --quiet
 ctest --test-dir "build/$preset" -L '^slow$' -j "$(nproc)" --output-on-failure
+if PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+    cmake --preset release -B build/kernels -D OSH_CUDA=ON >/dev/null
+    cmake --build build/kernels --target osh_gpu osh_ops osh_solver -- --quiet
+    scripts/kernel_budgets.py build/kernels
+fi

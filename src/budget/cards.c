@@ -22,8 +22,9 @@ enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_card_model models[] = {
-    /* Columns: name, title, memory in bytes, tf32_pays, operations per second in BF16, TF32, F32,
-     * memory in bytes per second, bus in bytes per second. */
+    /* Columns: name, title, memory in MiB, TF32 pays, BF16, TF32, F32, memory, bus. */
+    {"b200", "NVIDIA B200 SXM", 171661ll << 20, true,
+     2250e12, 1125e12, 75e12, 7.7e12, 64e9},
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
      989e12, 495e12, 67e12, 4.8e12, 64e9},
     {"h100", "NVIDIA H100 SXM 80GB", 81559ll << 20, true,
@@ -32,12 +33,16 @@ static const osh_card_model models[] = {
      312e12, 156e12, 19.5e12, 2.039e12, 32e9},
     {"l40s", "NVIDIA L40S", 46068ll << 20, false,
      362e12, 183e12, 91.6e12, 0.864e12, 32e9},
+    {"rtx5090", "GeForce RTX 5090", 32607ll << 20, false,
+     209.5e12, 104.8e12, 104.8e12, 1.792e12, 64e9},
     {"rtx4090", "GeForce RTX 4090", 24564ll << 20, false,
      165e12, 82.6e12, 82.6e12, 1.008e12, 32e9},
     {"rtx3090", "GeForce RTX 3090", 24576ll << 20, false,
      71e12, 35.6e12, 35.6e12, 0.936e12, 32e9},
     {"rtx3060", "GeForce RTX 3060 12GB", 12288ll << 20, false,
      25.5e12, 12.7e12, 12.7e12, 0.36e12, 32e9},
+    {"rtx4060", "GeForce RTX 4060 8GB", 8188ll << 20, false,
+     30.2e12, 15.1e12, 15.1e12, 0.272e12, 16e9},
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 

@@ -217,6 +217,7 @@ static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool 
         goto done;
     }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
+    if (ahead) OSH_TRY(osh_cuda_follow(cx, e->device));
     OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data,
                                                   osh_tensor_bytes(h)));
 done:

@@ -21,6 +21,12 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     return osh_cuda_absent(cx);
 }
 
+osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d)
+{
+    (void)d;
+    return osh_cuda_absent(cx);
+}
+
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
 {
     (void)n_bytes, (void)ordinal;

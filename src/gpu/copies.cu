@@ -285,8 +285,7 @@ static osh_status put_ahead_locked(osh_ctx *cx, osh_gpu *c, char *to, const char
                                    size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    bool hidden = compute_is_busy(c); // read before the copy stream waits for the compute stream
-    OSH_TRY(copies_follow(cx, c));
+    bool hidden = compute_is_busy(c);
     if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes))
         OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
     else OSH_TRY(put_pieces(cx, c, &c->ahead, to, from, n_bytes));
@@ -303,6 +302,13 @@ static osh_status gpu_put_ahead(osh_ctx *cx, osh_device *d, void *to, const void
     osh_status rc = put_ahead_locked(cx, c, (char *)to, (const char *)from, n_bytes);
     pthread_mutex_unlock(&c->ahead.lock);
     return rc;
+}
+
+osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d)
+{
+    osh_gpu *c = osh_gpu_of(d);
+    cudaSetDevice(c->ordinal);
+    return osh_gpu_follow(cx, c);
 }
 
 static osh_status gpu_fence(osh_ctx *cx, osh_device *d)
@@ -494,8 +500,10 @@ static void *gpu_take(osh_device *d, size_t n_bytes)
 {
     void *p = NULL;
     (void)osh_cuda_stream(d); // makes the GPU current in this thread
-    if (cudaMalloc(&p, n_bytes ? n_bytes : 1) == cudaSuccess) return p;
-    (void)cudaGetLastError(); // clears the error; the caller reports the failure
+    cudaError_t e = cudaMalloc(&p, n_bytes ? n_bytes : 1);
+    if (e == cudaSuccess) return p;
+    // clears the error that the caller reports; the next check of a call reports any other one
+    if (e == cudaErrorMemoryAllocation) (void)cudaGetLastError();
     return NULL;
 }
 

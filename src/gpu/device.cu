@@ -101,14 +101,19 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0, total = 0;
+    cudaError_t e;
 
     if (!n_bytes) return OSH_OK;
-    if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); // clears the error, which OSH_FAIL below reports
+    e = cudaMalloc(&d->base, n_bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError(); // clears the error, which is reported below
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
-        OSH_FAIL(cx, OSH_E_NOMEM, "the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
-                 c->ordinal, free_bytes, total, n_bytes);
+        OSH_FAIL(cx, OSH_E_NOMEM,
+                 "cudaMalloc: %s (%s): the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
+                 cudaGetErrorString(e), cudaGetErrorName(e), c->ordinal, free_bytes, total,
+                 n_bytes);
     }
+    OSH_TRY(osh_cuda_check(cx, e, "cudaMalloc"));
     c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_factor_probe(cx, d));

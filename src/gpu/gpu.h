@@ -33,8 +33,11 @@ osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED, in a b
                                          // kernels
 bool osh_cuda_present(void); // true if this binary has CUDA kernels and the driver finds a GPU
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
-/* Returns the bytes that all processes together use on the whole GPU, as the driver reports them
- * (NVML). Returns a negative number if they are unknown. Any thread may call this function. */
+/* Makes later calls of put_ahead wait for all work that was requested so far. A caller calls it
+ * once after it has taken blocks for put_ahead, because earlier work may still use them. */
+osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d);
+/* Returns the bytes in use on the whole GPU, by all processes, as the driver reports them (NVML). <
+ * 0: unknown. Any thread may call it. */
 int64_t osh_cuda_driver_bytes(const osh_device *d);
 
 /* Detours: cases in which a run used a slower way. The output is the same. */

@@ -17,6 +17,9 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
  * lanes (tensor/device.h) use other streams. */
 cudaStream_t osh_cuda_stream(const osh_device *d);
 int osh_cuda_multiprocessors(const osh_device *d);
+/* Returns OSH_CUDA_WORKSPACE bytes of GPU memory, which each product overwrites: scratch for work
+ * that is queued before the next product. View. */
+void *osh_cuda_scratch(const osh_device *d);
 int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per multiprocessor
 
 /* osh_cuda_gemm multiplies row-major matrices with cuBLASLt: C [m, n] = alpha op(A) op(B) + beta C,

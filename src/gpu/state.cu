@@ -43,6 +43,7 @@ cudaStream_t osh_cuda_stream(const osh_device *d)
 }
 
 int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_multiprocessors; }
+void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
 /* Decides by compute capability. Peak TFLOP/s of dense F32 and TF32 products: A100 20 and 156, H100

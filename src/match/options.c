@@ -199,7 +199,8 @@ const osh_field osh_option_fields[] = {
             "Prints measured and predicted memory, and writes nothing"},
     {ROW(largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints only the subgraph with the highest predicted memory (plan)"},
-    {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
+    {ROW(device_model), .type = OSH_F_STR,
+     .values = "b200|h200|h100|a100|l40s|rtx5090|rtx4090|rtx3090|rtx3060|rtx4060",
      .doc = "predicts memory and time on this GPU, which need not be in the machine (plan)"},
     {0},
 };

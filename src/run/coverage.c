@@ -2,6 +2,7 @@
  * output [tokens, experts] that is not 0 is one such token. */
 #include "run/coverage.h"
 
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p)
@@ -44,22 +45,27 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
     osh_free(cx, c);
 }
 
+/* Adds the counts of a route on the GPU, which counts them: 4 bytes of each expert come back. */
+static osh_status coverage_add_from_device(osh_ctx *cx, osh_tensor *count, const osh_tensor *route)
+{
+    osh_status rc = OSH_OK;
+    int64_t *sum = count->data, E = osh_width(route);
+    int32_t n[OSH_MOE_MAX_EXPERTS];
+    OSH_TRY(osh_cuda_count_routes(cx, n, route));
+    for (int64_t e = 0; e < E; e++) sum[e] += n[e];
+done:
+    return rc;
+}
+
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
                              const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
     if (!r || r->n_samples != b->first_sample) return OSH_OK;
-    size_t each = (size_t)r->n_experts * osh_dtype_bytes(x->dtype), most = sizeof c->room / each;
-    for (int64_t t = 0, n; t < b->n_tokens; t += n) {
-        n = osh_min64((int64_t)most, b->n_tokens - t);
-        OSH_TRY(osh_tensor_get(cx, c->room, x, (size_t)t * each, (size_t)n * each));
-        osh_tensor rows = osh_tensor_view(x->dtype, 2, (int64_t[]){n, r->n_experts}, c->room);
-        /* Counts are exact in any order of the tokens, so the statistic needs no second block
-         * (osh_stat.part) for a group of samples. */
-        osh_op_args a = {.in = {&rows}, .out = {r->count->all}};
-        OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
-    }
+    osh_op_args a = {.in = {x}, .out = {r->count->all}};
+    if (!x->device) OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
+    else OSH_TRY(coverage_add_from_device(cx, r->count->all, x));
     r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
 done:
     return rc;

@@ -13,9 +13,7 @@ typedef struct osh_router_tokens { // counts of the experts of one router
 typedef struct osh_coverage {
     osh_router_tokens *routers; // own
     int n;
-    int *router;         // own [graph values]: index in `routers`; -1: the value is no output of a
-                         // router
-    char room[1 << 16];  // buffer for rows of a router's output
+    int *router;         // own [graph values]: index in routers; -1: the value is no route
 } osh_coverage;
 /* Makes the counters. *out (own) is NULL if the graph has no router. */
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);

@@ -9,6 +9,7 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "budget/layout.h"
+#include "gpu/gpu.h"
 #include "schedule/visit.h"
 
 struct osh_prefetch {
@@ -101,6 +102,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) prefetch_take_places(cx, f, p, visit, solved);
+    if (f->device) OSH_TRY(osh_cuda_follow(cx, f->device));
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
     osh_mem_use(f->cx, OSH_MEM_HOST);
     f->running = osh_thread_start(&f->thread, prefetch_reader, f);

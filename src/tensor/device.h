@@ -29,9 +29,8 @@ typedef struct osh_device_type {
     /* Copies within the memory of the device. */
     osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
-    /* put_ahead queues a copy to the device that starts after all earlier requests and runs
-     * concurrently with later requests. Only one thread at a time may call it. Requests after a
-     * call of fence wait for the copy. */
+    /* put_ahead copies concurrently with the work; only one thread at a time may call it. The copy
+     * waits for the requests before osh_cuda_follow. Requests after fence wait for the copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
     /* `move` queues a copy between page-locked host memory and the device on the lane IN or OUT,

@@ -16,6 +16,7 @@
 void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));
+long osh_play_calls(const char *name) __attribute__((weak)); // defined if the GPU is emulated
 
 enum { CARD_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__

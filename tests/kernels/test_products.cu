@@ -97,7 +97,8 @@ static void vec_drop(const vec &v) { osh_device_free(d, v.room); }
 typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
-    bool ta, tb, shared; // shared: all products of the batch share one B
+    bool ta, tb;
+    char shared; // 'B' or 'A': the whole batch has one such operand; false: none
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -106,9 +107,10 @@ typedef struct gemm_case {
 static void gemm_check(const gemm_case &g)
 {
     int64_t lda = g.ta ? g.m : g.k, ldb = g.tb ? g.k : g.n;
-    int64_t sa = g.m * g.k, sb = g.shared ? 0 : g.k * g.n, sc = g.m * g.n;
-    vec a = vec_new(g.in, sa * g.batch, 1),
-        b = vec_new(g.in, g.k * g.n * (g.shared ? 1 : g.batch), 2),
+    int64_t sa = g.shared == 'A' ? 0 : g.m * g.k, sb = g.shared == 'B' ? 0 : g.k * g.n;
+    int64_t sc = g.m * g.n;
+    vec a = vec_new(g.in, g.m * g.k * (sa ? g.batch : 1), 1),
+        b = vec_new(g.in, g.k * g.n * (sb ? g.batch : 1), 2),
         c = vec_new(g.out, sc * g.batch, 3);
     osh_cuda_mat ma = {a.at, lda, sa, g.in, g.ta}, mb = {b.at, ldb, sb, g.in, g.tb},
                  mc = {c.at, g.n, sc, g.out, false};
@@ -163,7 +165,11 @@ static void test_products(void **)
          false},
         {"rest of a solve, TF32", 384, 256, 384, 5, true, false, false, OSH_F32, OSH_F32, -1, 1,
          true},
-        {"logits, BF16", 64, 320, 128, 4, false, true, true, OSH_BF16, OSH_BF16, 1, 0, false},
+        {"panels with one U, F32", 64, 256, 128, 28, true, false, 'A', OSH_F32, OSH_F32, -1, 1,
+         false},
+        {"panels with one U, TF32", 192, 256, 384, 28, true, false, 'A', OSH_F32, OSH_F32, -1, 1,
+         true},
+        {"logits, BF16", 64, 320, 128, 4, false, true, 'B', OSH_BF16, OSH_BF16, 1, 0, false},
         {"a head that is not aligned", 48, 48, 20, 6, false, true, false, OSH_BF16, OSH_BF16, 1, 0,
          false},
     };
@@ -303,10 +309,25 @@ static void test_triangles(void **)
     }
 }
 
+/* The workspace that cuSOLVER wants, for all widths of a run. 64 rows are the least block of a run,
+ * which has 512 KiB for it (gpu/triangle.cu). */
+static void test_wishes(void **)
+{
+    for (int64_t n = 64; n <= 14336; n = n < 8192 ? 2 * n : n + 6144) {
+        osh_cuda_triangle t = {(float *)d->base, n, n, true, NULL, 0, NULL};
+        osh_cuda_wish wish;
+        ok(osh_cuda_solver_wish(cx, d, &wish, &t));
+        printf("triangle of %ld: cuSOLVER wants %zu bytes for potrf, %zu and %zu of the host for "
+               "trtri; a run has %zu\n",
+               (long)n, wish.potrf, wish.trtri, wish.trtri_host, osh_cuda_triangle_bytes(n));
+        if (n == 64) assert_true(wish.potrf <= 512 << 10 && wish.trtri <= 512 << 10);
+    }
+}
+
 int main(void)
 {
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_same_bytes),
-                                       ON_A_CARD(test_triangles)};
+                                       ON_A_CARD(test_wishes), ON_A_CARD(test_triangles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

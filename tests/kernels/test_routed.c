@@ -117,6 +117,9 @@ static void lists_are_right(fixture *f, const moe *m)
         assert_int_equal(n, m->n[e]);
         assert_int_equal(n, lists[e]);
     }
+    memset(lists, 0xA5, (size_t)E * sizeof *lists);
+    assert_int_equal(osh_cuda_count_routes(f->cx, lists, &m->route.t), OSH_OK);
+    assert_memory_equal(lists, m->n, (size_t)E * sizeof *lists);
     free(lists);
 }
 

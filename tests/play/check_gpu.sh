@@ -1,8 +1,9 @@
 # check_gpu.sh - scripts/check-gpu.sh with an nvidia-smi that lists a GPU and the program on the
-# emulated GPU: checks the findings of each step, and the table. After a failed step the next step
-# still runs.
+# emulated GPU: all steps in their order, at a 32nd of the widths, with the findings of each step
+# and the table. After a failed step the next one still runs, except after env and mma. The tests of
+# kernels are tests of their own, so they are replaced here.
 set -euo pipefail
-export OSH_PLAY=protect=0
+export OSH_PLAY="protect=0 memory=8589934592"
 fail() { echo "$*"; cat out/*.log; exit 1; }
 mkdir -p bin build/tests
 cat >bin/nvidia-smi <<'SH'
@@ -18,58 +19,82 @@ chmod +x bin/*
 export PATH=$PWD/bin:$PATH
 ln -s "$OSH_TOOLS/inject.so" "$OSH_TOOLS/make_model" build/tests
 ln -s "$OSH_TOOLS/card_ops_play" build/tests/card_ops
-own=0
+stub() { printf '#!/bin/sh\n%s\n' "$2" >"build/tests/$1" && chmod +x "build/tests/$1"; }
+own=0 kernels=0
 for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
-    ln -s "$OSH_TOOLS/$(basename "$f" .cu)" "build/tests/cuda_$(basename "$f" .cu)"
+    stub "cuda_$(basename "$f" .cu)" 'echo "triangle of 64: cuSOLVER wants 1 bytes"'
     own=$((own + 1))
+done
+for f in $(grep -l 'card\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
+    stub "$(basename "$f" .c)" 'echo "$OSH_TEST_CARD" >card; sleep 0.2'
+    kernels=$((kernels + 1))
 done
 check() { # arguments: steps, flags; prints the table
     steps=$1
     shift
-    ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build --steps "$steps" "$@" >table || return 1
+    ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build ${steps:+--steps "$steps"} \
+        --scale 32 "$@" >table || return 1
 }
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
+verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
-PROGRAM=$PLAY check "env build mma model" --samples 8 -- --threads 1 || fail "$(cat table)"
+# All steps but the sanitizer, which comes last here.
+order="env mma kernels wide card_ops llama qwen whole model budgets resume linear"
+if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
+PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"
+cat table
+[ "$(verdicts)" = "step verdict,$(echo $order | sed 's/ / ok,/g') ok" ] || fail "the order is $(verdicts)"
 finds '^env +ok .* a GPU, 1, 2 MiB, 9.0$'
-finds '^build +ok .* given: '
 finds "^mma +ok .* $own of $own tests pass$"
-if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, layer by layer: [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+ %$'; fi
-finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
-cmp out/summary.txt <(grep -v '^    |' table)
-
-# Times each op alone, and compares one layer with the host, with small widths. The results are
-# small and have no work files.
-PROGRAM=$PLAY check "card_ops wide" --scale 32 --results home.tgz -- --threads 1 || fail "$(cat table)"
-finds '^card_ops +ok .* ops; lowest shares: '
-finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
-finds '^ +page-locking of 64 blocks of [0-9.]+ MB: touched in '
+finds '^ +triangle of 64: cuSOLVER wants 1 bytes$'
 if command -v python3 >/dev/null; then
     finds '^wide +ok .* self_attn.q_proj: [0-9.]+ % of the codes are equal, objective [0-9.]+ times the host.s$'
     finds "fallbacks of the GPU: none; values: .*'rest_in': 'device', 'to_device_bytes': 0"
 fi
+cmp out/summary.txt <(grep -v '^    |' table)
 [ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "the results have $(stat -c %s home.tgz) bytes"
 tar -tzf home.tgz >home
-for f in summary.txt card_ops.txt wide.txt; do grep -qx "./$f" home || fail "$f is not carried home"; done
 if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
+if [ "$SANITIZED" ]; then exit 0; fi
 
-if [ "$SANITIZED" ]; then exit 0; fi # slow with sanitizers, and the other steps run the same code
-export OSH_PLAY="protect=0 memory=8589934592"
-PROGRAM=$PLAY_BATCHES check "budgets disk resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
-finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the GPU on$'
+finds "^kernels +ok .* $kernels of $kernels tests pass$"
+[ "$(cat out/work/test_kernels.dir/card)" = 1 ] || fail "OSH_TEST_CARD is not set"
+finds '^card_ops +ok .* ops; lowest shares: '
+finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
+finds '^ +page-locking of [0-9]+ blocks of [0-9.]+ MB: touched in '
+for what in mixture routes count_routes moe_gate 'gptq_solve of 2'; do
+    grep -Eq "^$what +[0-9x ]+ [0-9.]+ ms" out/work/card_ops.txt || fail "card_ops has no $what: $(cat out/work/card_ops.txt)"
+done
+if command -v python3 >/dev/null; then
+    finds '^ +LlamaDecoderLayer: seconds of 1 and 2 layers, of a layer, of 32 layers$'
+    finds '^ +Linear: seconds of 1 and 2 layers, of a layer, of 32 layers$'
+    finds '^ +Qwen3MoeDecoderLayer: seconds of 1 and 2 layers, of a layer, of 48 layers$'
+    finds '^ +LlamaDecoderLayer: seconds of 2 layers$'
+    finds '^ +Linear: seconds of 2 layers$'
+    finds '^ +phase .* of peak +planned$'
+    [ "$(grep -Ec '^ +total +[0-9]' out/summary.txt)" = 5 ] || fail "not five totals: $(cat out/summary.txt)"
+    finds '^model +ok .* codes that differ, layer by layer: [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+ %$'
+fi
+finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
+finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
+finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
+for f in summary.txt card_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
+    grep -qx "./$f" home || fail "$f is not carried home"
+done
+
+# The disk; failures; steps without time; a stop after mma.
+rm out/summary.txt
+PROGRAM=$PLAY_BATCHES check disk -- --threads 1 || fail "$(cat table)"
 finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the GPU, [0-9]+ ms, 0 bytes by cuFile$'
 finds '^ +--use-gds true: the bytes of values on the GPU, '
 finds '^ +disk to pinned +[0-9.]+ GB/s .*one reader'
-finds '^resume +ok .* killed three times, gone on with to the same bytes$'
-
-rm build/tests/cuda_test_mma
-printf '#!/bin/sh\necho "STRICT a: not true, but nearly. b"\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
-if PROGRAM=$PWD/none check "mma sanitizer model env"; then fail "all is well: $(cat table)"; fi
-finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
-finds '^ +cuda_test_mma: says that there is no GPU$'
-finds '^sanitizer +FAILED .* memcheck test_attention: exit 0, 0 errors$'
+stub cuda_test_mma 'echo "STRICT a: not true, but nearly. b"; exit 77'
+if PROGRAM=$PWD/none check "sanitizer model wide mma env"; then fail "all is well: $(cat table)"; fi
+finds '^sanitizer +FAILED .* memcheck test_routed: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
-finds '^env +ok '
+finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
+finds '^ +cuda_test_mma: says that there is no GPU$'
+finds '^env +left out +0 +6 +mma failed$'
 PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"
-finds '^env +left out +0 +no time is left$'
+finds '^env +left out +0 +6 +no time is left$'

@@ -15,16 +15,19 @@ for budget in 40MiB 60MiB 2GB; do
         [ "$(field sheet.json $key)" = "$(field played.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the emulated GPU $(field played.json $key)"
     done
 done
-for name in h200 h100 a100 l40s rtx4090 rtx3090 rtx3060; do
+for name in b200 h200 h100 a100 l40s rtx5090 rtx4090 rtx3090 rtx3060 rtx4060; do
     "$ONESHOT" plan "${job[@]}" --device-model $name --json >$name.json
     [ "$(field $name.json batches)" = 8 ] && [ "$(field $name.json activation_tier)" = device ] || fail "$name: $(cat $name.json)"
 done
 less() { awk -v a="$(field "$1.json" "$3")" -v b="$(field "$2.json" "$3")" 'BEGIN { exit !(a > 0 && a < b) }' || fail "$3: $1 is not faster than $2"; }
 [ "$(field h200.json solve)" = "$(field h100.json solve)" ] || fail "a solve does not depend on the memory's rate"
-less h200 h100 observe # a GPU with faster memory takes less time
+less b200 h200 solve
+less h200 h100 observe # faster memory
 less h100 a100 solve
 less a100 rtx4090 propagate
+less rtx5090 rtx4090 observe
 less rtx4090 rtx3060 observe
+less rtx4060 rtx3060 solve
 [ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
 "$ONESHOT" plan --verbose "${job[@]}" --device-model h200 >text
 grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
@@ -34,7 +37,7 @@ refused() { # arguments: part of the message, flags
     "$ONESHOT" "$@" 2>err >/dev/null && fail "$* is not refused"
     grep -q -- "$want" err || fail "without '$want': $(cat err)"
 }
-refused 'device_model: want one of h200|h100' plan "${job[@]}" --device-model h20
+refused 'device_model: want one of b200|h200|h100' plan "${job[@]}" --device-model h20
 refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
 refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
 refused 'a run uses the GPU that is there' "${job[@]}" --device-model h200 --output o

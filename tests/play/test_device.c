@@ -108,8 +108,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* The copy of put_ahead runs after the work that was queued before the call. Work after a fence
- * runs after that copy. */
+/* put_ahead runs after the work that was queued before osh_cuda_follow, and waits for no later
+ * work; work after a fence runs after put_ahead. */
 static void test_order(void **state)
 {
     fixture *f = *state;
@@ -124,7 +124,11 @@ static void test_order(void **state)
         memcpy(page_locked, second, N);
         assert_int_equal(osh_tensor_put(cx, a, 0, first, N), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, b, a), OSH_OK);
-        assert_int_equal(f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
+        assert_int_equal(osh_cuda_follow(cx, f->d), OSH_OK);
+        long waits = osh_play_calls("cudaStreamWaitEvent");
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
+        assert_int_equal(osh_play_calls("cudaStreamWaitEvent"), waits);
         assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, c, a), OSH_OK);
         assert_int_equal(osh_tensor_get(cx, got, b, 0, N), OSH_OK);
@@ -242,7 +246,11 @@ static const struct { const char *name; int nth, error; osh_status rc; const cha
     {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
     {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA GPU in this machine"},
     {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for emulated GPU, compute capability 9.0"},
-    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the GPU cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
+    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM,
+     "cudaMalloc: out of memory (cudaErrorMemoryAllocation): the GPU cuda:0 has 1073741824 of 1073741824 bytes free, "
+     "wanted"},
+    {"cudaMalloc", 1, LAUNCH_FAILURE, OSH_E_IO,
+     "cudaMalloc: unspecified launch failure (cudaErrorLaunchFailure): the GPU is lost"},
     {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
     {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the GPU is lost to this process"},
 };

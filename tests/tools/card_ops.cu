@@ -1,11 +1,13 @@
-/* card_ops.cu - times each op of a run alone on a GPU at the shapes of Llama-3-8B and
- * Qwen3-30B-A3B. Times are measured by CUDA events after a warm-up, and printed relative to the
- * GPU's sustained rates. Also prints the algorithm that cuBLASLt chose, the workspace and time of
- * cuSOLVER for whole triangles and for the blocks of a run, and the time to lock pages.
+/* card_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
+ * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
+ * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
+ * a run, the time of a mixture's experts on their rows and of 32 solves in one call, and the time
+ * to lock pages.
  *
  *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies */
 #include "base/rng.h"
 #include "gpu/runtime.h"
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/sizes.h"
 #include "solver/cuda/solver.h"
 
@@ -17,7 +19,7 @@
 #include <string.h>
 #include <vector>
 
-enum { SEED = 3, FILL = 1 << 20, TOKENS = 16384, SAMPLES = 8, GROUP = 128, BLOCKS = 64 };
+enum { SEED = 3, FILL = 1 << 20, TOKENS = 16384, SAMPLES = 8, GROUP = 128, BLOCKS = 8, AT_ONCE = 32 };
 
 static osh_ctx *cx;
 static osh_device *d;
@@ -194,6 +196,71 @@ static void elementwise(const model *m, int64_t N)
     osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, y);
 }
 
+/* ---- experts ---- */
+/* Returns route [N, E] with top_k experts of each token, on the GPU (own). */
+static osh_tensor *routes_of(const model *m, int64_t N)
+{
+    std::vector<uint16_t> host((size_t)(N * m->E));
+    osh_tensor *t = tensor(OSH_BF16, N, m->E, false);
+    for (int64_t i = 0; i < N; i++) { // 37 is prime to the numbers of experts
+        int64_t first = (int64_t)(osh_rng_u64(SEED, 2, (uint64_t)i) % (uint64_t)m->E);
+        for (int64_t k = 0; k < m->top_k; k++)
+            host[(size_t)(i * m->E + (first + 37 * k) % m->E)] = osh_bf16_of_f32(1 / (float)m->top_k);
+    }
+    if (t) ok(osh_tensor_put(cx, t, 0, host.data(), host.size() * sizeof host[0]), "routes");
+    return t;
+}
+
+/* All experts of a mixture on the rows that the router sends to them. */
+static void mixture(const model *m, int64_t N)
+{
+    char act[] = "silu";
+    osh_glu_attr glu = {act};
+    int64_t E = m->E, shape[1] = {osh_cuda_routes_n(E, N)};
+    std::vector<osh_cuda_expert> experts((size_t)E);
+    std::vector<osh_tensor *> w; // own
+    std::vector<int32_t> n((size_t)E);
+    osh_tensor *route = routes_of(m, N), *x = tensor(OSH_BF16, N, m->D), *sum = tensor(OSH_BF16, N, m->D),
+               *out = tensor(OSH_BF16, N, m->D, false), *lists = NULL; // own
+    bool good = route && x && sum && out &&
+                ok(osh_tensor_new_on(cx, &lists, osh_where{d, OSH_LIFE_LONG}, OSH_I32, 1, shape), "lists");
+    for (int64_t i = 0; i < 3 * E && good; i++) {
+        w.push_back(tensor(OSH_BF16, i % 3 < 2 ? m->F : m->D, i % 3 < 2 ? m->D : m->F));
+        good = w.back() != NULL;
+    }
+    if (good) {
+        int32_t *list = static_cast<int32_t *>(lists->data);
+        row("routes", shape_of({N, E}),
+            time_of("routes", [&] { return osh_cuda_routes(cx, n.data(), list, route); }), 0, peak.memory,
+            (double)osh_tensor_bytes(route), false);
+        std::vector<int32_t> counts((size_t)E);
+        row("count_routes", shape_of({N, E}),
+            time_of("count_routes", [&] { return osh_cuda_count_routes(cx, counts.data(), route); }), 0, peak.memory,
+            (double)osh_tensor_bytes(route), false);
+        if (counts != n) printf("FAILED count_routes: other numbers than routes\n"), n_failed++;
+        for (int64_t e = 0; e < E; e++)
+            experts[(size_t)e] = {w[(size_t)(3 * e)], w[(size_t)(3 * e + 1)], w[(size_t)(3 * e + 2)],
+                                  {list + E + e * N, n[(size_t)e]}, (int32_t)e, NULL};
+        osh_cuda_mixture all = {experts.data(), (int)E, x, route, sum, out, &glu, false};
+        row("mixture", shape_of({N, m->D, m->F, E}), time_of("mixture", [&] { return osh_cuda_mixture_run(cx, &all); }),
+            6.0 * (double)(N * m->top_k) * (double)m->D * (double)m->F, peak.bf16, 0, false);
+    }
+    for (osh_tensor *t : w) osh_tensor_free(cx, t);
+    for (osh_tensor *t : {route, x, sum, out, lists}) osh_tensor_free(cx, t);
+}
+
+/* The router of DeepSeek-V3. */
+static void gate(int64_t N, int64_t D, int64_t E)
+{
+    char method[] = "groups";
+    osh_moe_gate_attr at = {};
+    at.route = {scale > 1 ? 2 : 8, true}, at.experts = E, at.n_group = scale > 1 ? 2 : 8;
+    at.topk_group = at.n_group / 2, at.scale = 2.5, at.sigmoid = true, at.method = method;
+    osh_tensor *x = tensor(OSH_BF16, N, D), *w = tensor(OSH_F32, E, D), *y = tensor(OSH_BF16, N, E, false);
+    if (x && w && y) op("moe_gate", &at, {x, w}, y, 2.0 * (double)N * (double)D * (double)E, peak.f32, false);
+    osh_tensor_free(cx, x), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
+}
+
 /* ---- statistics and solver ---- */
 /* Returns a Hessian of N tokens on the GPU (own), damped so that its Cholesky factor exists. */
 static osh_tensor *hessian(int64_t N, int64_t I)
@@ -243,26 +310,41 @@ static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
     osh_device_free(d, t.room);
 }
 
-static void solve(osh_tensor *u, int64_t O, int64_t I)
+/* n_jobs weights in one call, each with its own U. */
+static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
 {
     int64_t n_cols = osh_div_up(I, GROUP);
-    osh_tensor *w = tensor(OSH_BF16, O, I); // own
-    std::vector<int8_t> codes((size_t)(O * I));
+    osh_tensor *w = tensor(OSH_BF16, O, I);   // own
+    std::vector<osh_tensor *> us((size_t)n_jobs, u); // own, but for the first
+    std::vector<std::vector<int8_t>> codes((size_t)n_jobs, std::vector<int8_t>((size_t)(O * I)));
+    std::vector<std::vector<double>> loss((size_t)n_jobs, std::vector<double>((size_t)O));
     std::vector<float> scales((size_t)(O * n_cols), 0.1f);
     std::vector<int32_t> col((size_t)I);
-    std::vector<double> loss((size_t)O);
-    osh_gptq_solve_args a = {};
+    std::vector<osh_gptq_solve_args> jobs((size_t)n_jobs);
+    bool good = w != NULL;
     for (int64_t i = 0; i < I; i++) col[(size_t)i] = (int32_t)(i / GROUP);
-    a.w = w, a.codes = codes.data(), a.u = (const float *)u->data, a.scale = scales.data(), a.col_scale = col.data();
-    a.O = O, a.I = I, a.n_scale_cols = n_cols, a.row_block = 1, a.block_size = 128, a.bits = 4, a.dq_dtype = OSH_BF16;
-    a.loss = loss.data();
-    if (w) row("gptq_solve", shape_of({O, I}), time_of("gptq_solve", [&] { return osh_gptq_solve_cuda(cx, d, &a, 1); }),
-               (double)O * (double)I * (double)I, peak.f32, 0, true);
+    for (size_t k = 0; k < jobs.size() && good; k++) {
+        osh_gptq_solve_args &a = jobs[k];
+        if (k) us[k] = tensor(OSH_F32, I, I, false), good = us[k] && ok(osh_tensor_copy(cx, us[k], u), "U");
+        if (!good) break;
+        a.w = w, a.codes = codes[k].data(), a.u = (const float *)us[k]->data;
+        a.scale = scales.data(), a.col_scale = col.data(), a.loss = loss[k].data();
+        a.O = O, a.I = I, a.n_scale_cols = n_cols, a.row_block = 1, a.block_size = 128, a.bits = 4;
+        a.dq_dtype = OSH_BF16;
+    }
+    char name[32] = "gptq_solve";
+    if (n_jobs > 1) snprintf(name, sizeof name, "gptq_solve of %d", n_jobs);
+    auto call = [&] { return osh_gptq_solve_cuda(cx, d, jobs.data(), n_jobs); };
+    double flops = (double)n_jobs * (double)O * (double)I * (double)I;
+    if (good) row(name, shape_of({O, I}), time_of(name, call), flops, peak.f32, 0, true);
+    for (size_t k = 1; k < us.size(); k++)
+        if (us[k] != u) osh_tensor_free(cx, us[k]);
     osh_tensor_free(cx, w);
 }
 
-/* Times all ops for a Linear [O, I] with N tokens: statistics, triangles, factor, solve. */
-static void width(int64_t N, int64_t I, int64_t O)
+/* Measures one width: statistics, triangles, factor, solve of O rows, and of n_jobs such
+ * weights. */
+static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
 {
     osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own
     osh_op_args a = {};
@@ -278,7 +360,8 @@ static void width(int64_t N, int64_t I, int64_t O)
         });
         row("gptq_factor", shape_of({I, I}), s - copy, 2.0 / 3 * pow((double)I, 3), peak.f32, 0,
             I > OSH_TRIANGLE_BLOCK);
-        solve(work, O, I);
+        solve(work, O, I, 1);
+        if (n_jobs > 1) solve(work, O, I, n_jobs);
     }
     osh_tensor_free(cx, h), osh_tensor_free(cx, work);
 }
@@ -337,6 +420,7 @@ static void run(const model *given)
     model m = *given;
     int64_t N = cut(TOKENS, 64) / SAMPLES * SAMPLES;
     m.D = cut(m.D, 32), m.F = cut(m.F, 32), m.V = cut(m.V, 64), m.H = cut(m.H, 1), m.K = cut(m.K, 1);
+    if (scale > 1 && m.E) m.E = cut(m.E, 8), m.top_k = 2;
     printf("== %s: %lld tokens in %d samples\n", m.name, (long long)N, SAMPLES);
     offsets.clear();
     for (int64_t i = 0; i <= SAMPLES; i++) offsets.push_back(i * N / SAMPLES);
@@ -349,8 +433,9 @@ static void run(const model *given)
     linear(N, m.D, m.F);
     linear(N, m.F, m.D);
     if (m.E) linear(N, m.D, m.E);
-    width(N, m.D, (m.H + 2 * m.K) * m.Dh);
-    width(N, m.F, m.D);
+    width(N, m.D, (m.H + 2 * m.K) * m.Dh, 1);
+    width(N, m.F, m.D, m.E ? (int)cut(AT_ONCE, 2) : 1);
+    if (m.E) mixture(&m, N);
 }
 
 int main(int argc, char **argv)
@@ -372,6 +457,7 @@ int main(int argc, char **argv)
     }
     peaks();
     for (const model &m : models) run(&m);
+    gate(cut(TOKENS, 64), cut(7168, 32), cut(256, 16));
     bus(cut(1 << 30, 1 << 16));
     pages((size_t)cut((int64_t)TOKENS * 4096 * 2, 1 << 16));
     osh_cuda_counters count;

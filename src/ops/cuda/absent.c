@@ -50,6 +50,12 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
     return osh_cuda_absent(cx);
 }
 
+osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route)
+{
+    (void)n, (void)route;
+    return osh_cuda_absent(cx);
+}
+
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route)
 {
     (void)n, (void)lists, (void)route;

@@ -42,7 +42,9 @@ osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
  * number of rows of each expert [E], then the row numbers of each expert in ascending order [E, N].
  * Copies the numbers [E] to n, in host memory. Waits for the GPU. */
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
-/* Returns the number of int32 elements of `lists` of osh_cuda_routes. */
+/* Counts the rows of each expert: n [E], on the host. Waits for the GPU. */
+osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route);
+/* Returns the number of elements of the argument `lists` of osh_cuda_routes. */
 static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N; }
 /* osh_cuda_linear_rows runs the op linear only for the rows of a->rows. osh_cuda_linear_takes_rows
  * returns true if osh_cuda_linear_rows supports the arguments: bf16 or f16, no bias, and rows whose

@@ -1,5 +1,5 @@
-/* routed.cu - lists the rows of a batch that are routed to each expert, and computes op linear for
- * some rows.
+/* routed.cu - lists or counts the rows of a batch that are routed to each expert, and computes op
+ * linear for some rows.
  *
  *   route [N, E]     lists: n [E], then rows [E, N], in ascending order: expert 5 has n[5] rows
  *
@@ -44,6 +44,43 @@ osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_te
                    lists + E, static_cast<const T *>(route->data), N));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(d->type->get(cx, d, n, lists, (size_t)E * sizeof *n));
+done:
+    return rc;
+}
+
+/* Adds the rows of each expert in route [N, E] to n [E]. A lane counts a column of the tile of 32
+ * columns of its block; the warps take turns at the rows. */
+template <class T>
+static __global__ void routed_count(int32_t *n, const T *route, int64_t N, int64_t E)
+{
+    __shared__ int32_t sums[32];
+    int lane = (int)threadIdx.x % 32;
+    int64_t column = (int64_t)blockIdx.y * 32 + lane, step = (int64_t)gridDim.x * (ROUTES / 32);
+    int32_t mine = 0;
+    if (threadIdx.x < 32) sums[lane] = 0;
+    __syncthreads();
+    for (int64_t row = (int64_t)blockIdx.x * (ROUTES / 32) + threadIdx.x / 32;
+         row < N && column < E; row += step)
+        mine += osh_cu_load(route[row * E + column]) != 0;
+    if (mine) atomicAdd(&sums[lane], mine);
+    __syncthreads();
+    if (threadIdx.x < 32 && sums[lane]) atomicAdd(&n[column], sums[lane]);
+}
+
+osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = route->device;
+    int64_t N = osh_rows(route), E = osh_width(route);
+    int32_t *sums = static_cast<int32_t *>(osh_cuda_scratch(d));
+    dim3 grid((unsigned)osh_min64(osh_div_up(N ? N : 1, ROUTES), 256), (unsigned)osh_div_up(E, 32));
+
+    OSH_TRY(d->type->fill(cx, d, sums, 0, (size_t)E * sizeof *sums));
+    OSH_CU_BY_DTYPE(route->dtype, T,
+        OSH_LAUNCH(routed_count<T>, grid, ROUTES, 0, osh_cuda_stream(d), sums,
+                   static_cast<const T *>(route->data), N, E));
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(d->type->get(cx, d, n, sums, (size_t)E * sizeof *n));
 done:
     return rc;
 }

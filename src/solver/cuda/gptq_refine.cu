@@ -287,15 +287,43 @@ done:
     return rc;
 }
 
-/* Copies the diagonal block of H of each group to `to` [I, group] on the host. */
+typedef struct block_rows { // rows [first, first + n) of H
+    int64_t first, n, I, group;
+} block_rows;
+
+/* Returns the position of row i of its group's block in the list of all blocks. */
+static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
+{
+    int64_t first = i / r.group * r.group, rest = r.I - first;
+    return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
+}
+
+/* Copies the rows' parts that are in the diagonal blocks of H [I, I]. to: beginning with the first
+ * row. */
+static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
+{
+    int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;
+    float *row = to + block_row_at(r, i) - block_row_at(r, r.first);
+    for (int64_t j = threadIdx.x; j < r.group && first + j < r.I; j += blockDim.x)
+        row[j] = h[i * r.I + first + j];
+}
+
+/* Copies the diagonal block of H of each group to the host: [I, group]. The GPU collects as many
+ * rows at a time as its scratch takes. */
 static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
-    for (int64_t i = 0; i < a->I; i++) {
-        int64_t first = i / a->group * a->group, n = osh_min64(a->group, a->I - first);
-        OSH_TRY(refiner_get(cx, s, to + first * a->group + (i - first) * n, a->h + i * a->I + first,
-                            (size_t)n * sizeof *to));
+    float *room = static_cast<float *>(osh_cuda_scratch(s->d));
+    int64_t width = osh_min64(a->group, a->I);
+    int64_t most = OSH_CUDA_WORKSPACE / (width * (int64_t)sizeof *room);
+    for (int64_t i = 0; i < a->I; i += most) {
+        block_rows r = {i, osh_min64(most, a->I - i), a->I, a->group};
+        int64_t at = block_row_at(r, i), end = block_row_at(r, i + r.n);
+        OSH_LAUNCH(refine_blocks_of_rows, (unsigned)r.n, THREADS, 0, osh_cuda_stream(s->d), room,
+                   a->h, r);
+        OSH_CUDA(cx, cudaGetLastError());
+        OSH_TRY(refiner_get(cx, s, to + at, room, (size_t)(end - at) * sizeof *to));
     }
 done:
     return rc;
