@@ -90,6 +90,19 @@ done:
     return rc;
 }
 
+/* Prints the first lines of the run. */
+static osh_status job_open(osh_ctx *cx, const osh_plan *p, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_run_opening(cx, &b, p));
+    if (sink && b.len) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -227,6 +240,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
+    if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
     OSH_TRY(warn_dense(cx, p)); // this warning was also printed at the beginning
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));

@@ -447,6 +447,8 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     const char *isa = line_text_option(l, "isa"), *progress = line_text_option(l, "progress");
     if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
+    if (c->run == run_compress)
+        l->options.run.guide = !st->json && strcmp(progress ? progress : "auto", "none") != 0;
     OSH_TRY(
         context_make(&work, threads ? *threads : 1, line_text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));

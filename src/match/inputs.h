@@ -26,6 +26,11 @@ typedef struct osh_inputs {
     osh_arithmetic arithmetic;
     bool propagate_error;
     bool by_route;             // experts are calibrated on the tokens that are routed to them
+    /* Decisions of quality best for what no option names (plan/best.h). */
+    bool best;                 // some modifier has the quality best
+    const osh_strs *targets;   // view: sequential targets
+    int64_t group_size;        // columns that share a scale, instead of the scheme's; 0: as the
+                               // options say
     const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
                         // none
     osh_dataset data;   // own; empty if the run needs no data

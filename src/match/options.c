@@ -54,7 +54,8 @@ const osh_field osh_option_fields[] = {
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
-            "the size of the scheme"},
+            "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
+            "columns of all modules"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
      .doc = "how --scheme finds the codes: gptq, or rtn for rounding to nearest (default: rtn)"},
     {ROW(targets), .type = OSH_F_STRS,
@@ -75,10 +76,10 @@ const osh_field osh_option_fields[] = {
             "(docs/how-to/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
      .min = 1, .max = 1e12, .doc = "largest number of calibration samples"},
-    {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = 0,
-     .max = 1e9, .dflt = "0",
+    {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = -1,
+     .max = 1e9, .dflt = "-1",
      .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
-            "tokenizer and the model"},
+            "tokenizer and the model; -1: at most 2048 with quality best, else that limit"},
     {ROW(text_column), .type = OSH_F_STR,
      .doc = "key or column with the text (default: input_ids if a row has them, else text, else a "
             "conversation in messages, conversations, or prompt and response)"},
@@ -112,7 +113,7 @@ const osh_field osh_option_fields[] = {
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
      .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
-            "layers); may be repeated"},
+            "layers, or Linear with quality best); may be repeated"},
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "number of targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",

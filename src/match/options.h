@@ -37,6 +37,7 @@ typedef struct osh_options {
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
+    bool guide;         // prints decisions, results and next commands for a person
     bool survey;        // measures the loss of each candidate and writes no output
     bool measure;       // runs the whole model to measure its experts and removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces

@@ -160,6 +160,7 @@ typedef struct osh_modifier {
     osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
     bool queries;           // `cache` is that of a group for attention
     bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
+    bool best;              // its quality is best
     bool replaced;          // a later GPTQModifier without schemes has taken over the schemes
     osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
     int n_candidates;

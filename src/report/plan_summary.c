@@ -14,6 +14,7 @@
 #include "base/live.h"
 #include "budget/cards.h"
 #include "match/dense.h"
+#include "plan/best.h"
 #include "report/plan_print.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
@@ -128,18 +129,52 @@ done:
     return rc;
 }
 
+/* Prints what quality best has decided. */
+static osh_status summary_best(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf text; // own
+    osh_buf_init(&text, 0);
+    OSH_TRY(osh_best_tell(cx, &text, p));
+    if (text.len) OSH_TRY(put_row(cx, b, "best", "sets %s", text.data));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+/* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
+static const char *samples_asked(char to[48], const osh_plan *p)
+{
+    int64_t asked = p->in.opt->num_calibration_samples;
+    *to = 0;
+    if (p->in.data.n < asked) snprintf(to, 48, " of %lld asked for", (long long)asked);
+    return to;
+}
+
+osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    char asked[48];
+    OSH_TRY(summary_best(cx, b, p));
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE && *samples_asked(asked, p))
+        OSH_TRY(put_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));
+done:
+    return rc;
+}
+
 static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_schedule *s = &p->schedule;
-    char tune[96] = "";
+    char tune[96] = "", asked[48] = "";
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE) {
         OSH_TRY(put_row(cx, b, "data", "none: weights are rounded from their values alone"));
         goto done;
     }
-    OSH_TRY(put_row(cx, b, "data", "%lld samples, %lld tokens, at most %lld tokens a sample",
-                    (long long)p->in.data.n, (long long)p->in.data.offsets[p->in.data.n],
-                    (long long)p->in.max_seq_length));
+    OSH_TRY(put_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
+                    (long long)p->in.data.n, samples_asked(asked, p),
+                    (long long)p->in.data.offsets[p->in.data.n], (long long)p->in.max_seq_length));
+    OSH_TRY(summary_best(cx, b, p));
     if (s->tune.steps)
         snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);
     OSH_TRY(put_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
