@@ -16,6 +16,7 @@
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
+#include "report/closing.h"
 #include "report/plan_print.h"
 #include "report/report.h"
 #include "run/run.h"
@@ -116,6 +117,7 @@ static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, vo
         r->plan->manifest.total_bytes ? (double)in / (double)r->plan->manifest.total_bytes : 0,
         osh_now() - r->started, r->plan->in.spared ? "; dense: the output head " : "",
         r->plan->in.spared ? r->plan->in.spared : ""));
+    if (r->plan->in.opt->guide) OSH_TRY(osh_closing_loss(cx, &b, r));
     if (sink) sink(user, b.data, b.len);
     OSH_TRY(warn_dense(cx, r->plan));
 done:
@@ -374,6 +376,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
 {
     osh_status rc = OSH_OK;
     others o = {.opt = *opt}; // own
+    osh_buf next;             // own
+    osh_buf_init(&next, 0);
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
@@ -387,7 +391,10 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
                        : compress_plain(cx, &o.opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
+    if (opt->guide && !opt->only_largest_layer) OSH_TRY(osh_closing_next(cx, &next, opt));
+    if (sink && next.len) sink(user, next.data, next.len);
 done:
+    osh_buf_deinit(cx, &next);
     others_deinit(cx, &o);
     return rc;
 }

@@ -31,6 +31,8 @@ typedef struct osh_hub_name { // "org/name@revision"
 } osh_hub_name;
 /* Reads such a name. *is is false if `text` has the form of a path. */
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
+/* Sets *id (own) to "org/name" if the path is that of a snapshot in the cache, else to NULL. */
+osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // 40 hex digits
 /* True if the name of a file of a repository cannot leave a directory: it is relative, without ".."

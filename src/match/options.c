@@ -24,8 +24,10 @@ const osh_field osh_option_fields[] = {
      .brief = "directory, or org/name[@revision]", .type = OSH_F_STR,
      .doc = "directory of a Hugging Face checkpoint, or org/name[@revision] of the Hub "
             "(docs/how-to/hub.md)"},
-    {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write", .type = OSH_F_STR,
-     .alias = "output_dir", .doc = "directory to write"},
+    {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write [MODEL-SCHEME]",
+     .type = OSH_F_STR, .alias = "output_dir",
+     .doc = "directory to write (default: the model's name and the scheme, such as "
+            "SmolLM2-135M-W4A16, in the current directory)"},
     MODELS_DIR_ROW,
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
      .doc = "largest size of an output file, in decimal units"},

@@ -38,6 +38,9 @@ typedef struct osh_options {
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
     bool guide;         // prints decisions, results and next commands for a person
+    bool named;         // the program has named the output
+    const char *said;   // view: the model as the user has named it, for printed commands; NULL:
+                        // `model`
     bool survey;        // measures the loss of each candidate and writes no output
     bool measure;       // runs the whole model to measure its experts and removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces

@@ -12,6 +12,7 @@
 #include "base/available.h"
 #include "base/file.h"
 #include "base/live.h"
+#include "base/quote.h"
 #include "budget/cards.h"
 #include "match/dense.h"
 #include "plan/best.h"
@@ -154,7 +155,12 @@ static const char *samples_asked(char to[48], const osh_plan *p)
 osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    char asked[48];
+    char asked[48], shown[600];
+    if (p->in.opt->named) {
+        osh_show(shown, sizeof shown, p->in.opt->output, NULL);
+        OSH_TRY(
+            osh_buf_printf(cx, b, "%-*s%s, in the current directory\n", LABEL, "output", shown));
+    }
     OSH_TRY(summary_best(cx, b, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && *samples_asked(asked, p))
         OSH_TRY(put_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));

@@ -1,0 +1,10 @@
+/* closing.h - the last lines of a run: what was lost, and what to do next. */
+#ifndef OSH_CLOSING_H
+#define OSH_CLOSING_H
+#include "run/run.h"
+
+/* Appends the loss compared with rounding to nearest, if the run knows it. */
+osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r);
+/* Appends the path of the report, and commands for the finished output. */
+osh_status osh_closing_next(osh_ctx *cx, osh_buf *b, const osh_options *opt);
+#endif
