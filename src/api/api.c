@@ -16,6 +16,7 @@
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
+#include "report/readme.h"
 #include "report/closing.h"
 #include "report/plan_print.h"
 #include "report/report.h"
@@ -61,18 +62,20 @@ static osh_status job_seal(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_report report = {0}; // own
-    char *html = NULL;       // own
+    char *html = NULL, *readme = NULL; // own
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
     OSH_TRY(osh_emit_check(cx, r->emitter));
     OSH_TRY(warn_not_finite(cx, r));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
+    OSH_TRY(osh_readme_make(cx, &readme, r));
     OSH_TRY(osh_emit_seal(cx, r->emitter, r->results,
-                          &(osh_seal_report){html, osh_report_write, &report}));
+                          &(osh_seal_report){html, readme, osh_report_write, &report}));
     osh_run_finished(cx, r, "the output");
 done:
     osh_report_deinit(cx, &report);
     osh_free(cx, html);
+    osh_free(cx, readme);
     return rc;
 }
 

@@ -115,7 +115,7 @@ static void print_doc(const osh_field *f)
 void osh_help_usage(void)
 {
     puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n"
-         "  oneshot --model DIR --scheme NAME|--recipe FILE [--dataset FILE] [--output DIR]\n"
+         "  oneshot DIR --scheme NAME|--recipe FILE [--dataset FILE] [--output DIR]\n"
          "  oneshot COMMAND ...");
     for (const command *c = osh_commands; c->name; c++)
         if (*c->name) printf("%-*s %s\n", GROUP, c->name, c->does);

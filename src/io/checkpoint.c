@@ -274,6 +274,7 @@ static bool is_replaced(const char *name)
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
     return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
+           !strcmp(name, OSH_README_NAME) ||
            !strcmp(name, "oneshot.log") ||
            !strncmp(name, "oneshot-", 8); // reports of the run that made the source
 }

@@ -15,21 +15,29 @@
 
 enum { LABEL = 11 };
 
-osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r)
+int osh_closing_share(double *share, const osh_run *r)
 {
-    osh_status rc = OSH_OK;
     double lost = 0, nearest = 0;
     int n = 0;
-    const osh_tuned *t = osh_emit_tuned(r->emitter);
     for (int i = 0; i < r->plan->match.n_linears; i++) {
         const osh_result *x = &r->results[i];
         if (x->objective < 0 || x->nearest <= 0) continue;
         lost += x->objective, nearest += x->nearest, n++;
     }
+    if (n) *share = lost / nearest;
+    return n;
+}
+
+osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    double share = 0;
+    int n = osh_closing_share(&share, r);
+    const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!n) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "%-*sthe outputs of %d modules lose %.1f %% of what rounding "
                                   "to nearest loses\n",
-                           LABEL, "loss", n, 100 * lost / nearest));
+                           LABEL, "loss", n, 100 * share));
     if (t->known && t->kept)
         OSH_TRY(osh_buf_printf(cx, b,
                                "%-*sthen tuning changed the KL divergence from %.5f to %.5f\n",

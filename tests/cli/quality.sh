@@ -15,6 +15,8 @@ run() { # arguments: output, flags
 flags=(--scheme W3A16 --ignore lm_head)
 base=$(run base "${flags[@]}" --quality best --threads 1)
 [ "$(run more "${flags[@]}" --quality best --threads 3 --batch-size 4)" = "$base" ] || fail "threads or batch count"
+cmp base/README.md more/README.md || fail "README.md depends on threads"
+grep -qE '^\| Loss \| the outputs of 28 modules lose [0-9.]+ % of' base/README.md || fail "README.md has no loss"
 cat >best.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -87,6 +89,7 @@ for part in 3 5; do
     [ ! -e resumed.oneshot-partial ] || taken_up=$((taken_up + 1))
     [ "$(run resumed "${flags[@]}" --quality best --threads 1)" = "$base" ] || fail "killed at $part/6: other bytes"
     [ "$(losses resumed)" = "$(losses base)" ] || fail "killed at $part/6: $(diff <(losses base) <(losses resumed))"
+    cmp base/README.md resumed/README.md || fail "killed at $part/6: another README.md"
     rm -rf resumed
 done
 [ $taken_up = 2 ] || fail "only $taken_up kills left finished work"
