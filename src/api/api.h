@@ -9,6 +9,7 @@
 #include "hub/hub.h"
 #include "math/isa.h"
 #include "match/options.h"
+#include "modifiers/topics.h"
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the variables of OpenBLAS. Call it before the first job that
@@ -54,6 +55,9 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the vers
                                                               // and the libraries
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
+/* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
+ * name. */
+osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. */
 osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user);
 #endif

@@ -57,6 +57,7 @@ static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *c
     char count[48];
     int64_t bytes = 0;
     const char *arch = ck->config->architecture;
+    osh_dtype config = ck->config->dtype;
     for (int64_t i = 0; i < ck->n_tensors; i++)
         bytes += ck->tensors[i].e->end - ck->tensors[i].e->begin;
     for (int64_t i = 0; dense && i < dense->n_tensors; i++) {
@@ -68,7 +69,8 @@ static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *c
     OSH_TRY(osh_plan_row(cx, b, "model", "%s, %s%s%s, %.1f MB in %d %s",
                          arch ? arch : "without an architecture in config.json",
                          dense ? count_text(count, n) : "", dense ? " parameters, " : "",
-                         main_dtype(ck), (double)bytes / 1e6, ck->n_shards,
+                         config != OSH_DTYPE_NONE ? osh_dtype_name(config) : main_dtype(ck),
+                         (double)bytes / 1e6, ck->n_shards,
                          ck->n_shards == 1 ? "file" : "files"));
 done:
     return rc;
@@ -102,8 +104,8 @@ static osh_status inspect_layers(osh_ctx *cx, osh_buf *b, const osh_hf_config *c
     OSH_TRY(config_count(cx, &n_active, c, active));
     if (g) n = (double)g->n_layers;
     if (n_experts > 1)
-        snprintf(moe, sizeof moe, "; %.0f experts in a mixture, %.0f of them for a token",
-                 n_experts, n_active);
+        snprintf(moe, sizeof moe, "; %.0f experts, %.0f of them for a token", n_experts,
+                 n_active);
     if (n > 0)
         OSH_TRY(osh_plan_row(cx, b, "layers", "%.0f%s%s%s", n, g ? " of " : "",
                              g ? g->layer_class : "", moe));

@@ -361,7 +361,7 @@ const command osh_commands[] = {
      .does = "lists what a run would use: instruction sets, libraries, GPU",
      .run = run_doctor},
     {.name = "help", .arguments = "[TOPIC]",
-     .does = "explains a command, a flag, all, schemes, modifiers, models, python", .most = 2,
+     .does = "explains a command, flag, scheme or topic (oneshot help topics)", .most = 2,
      .run = run_help},
     {.name = "completion", .arguments = "bash|zsh|fish",
      .does = "prints a shell's script that completes commands and flags", .most = 1,
