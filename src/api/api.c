@@ -6,6 +6,7 @@
 #include "api/largest.h"
 #include "api/measured.h"
 #include "api/mixed.h"
+#include "api/sample.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
@@ -311,6 +312,12 @@ static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bo
         OSH_TRY(osh_measure_least(cx, &host, &of, opt));
         others_add(cx, o, host, of), of = NULL;
     }
+    if (opt->sample) {
+        OSH_TRY(osh_sample_least(cx, &host, opt));
+        if (!(of = osh_strdup(cx, "source and output answer --sample after the run")))
+            OSH_TRY(OSH_E_NOMEM);
+        others_add(cx, o, host, of), of = NULL;
+    }
     if (opt->eval) {
         OSH_TRY(osh_evaluate_least(cx, &host, opt));
         if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);
@@ -387,13 +394,14 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
     bool both = measured && chosen; // compress_measured refuses this combination
-    if (opt->model && opt->output && !both && opt->host_memory > 0)
+    if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
                        : compress_plain(cx, &o.opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
+    if (opt->sample && !opt->only_largest_layer) OSH_TRY(osh_sample_run(cx, opt, sink, user));
     if (opt->guide && !opt->only_largest_layer) OSH_TRY(osh_closing_next(cx, &next, opt));
     if (sink && next.len) sink(user, next.data, next.len);
 done:

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "chat/chat.h"
 #include "graph/graph.h"
 #include "quant/source.h"
 #include "report/plan_print.h"
@@ -133,28 +134,6 @@ done:
     return rc;
 }
 
-/* True if the directory has a chat template, in a file of its own or in tokenizer_config.json. */
-static osh_status inspect_chat(osh_ctx *cx, bool *has, const char *dir)
-{
-    enum { MOST_BYTES = 64 << 20 };
-    osh_status rc = OSH_OK;
-    cJSON *config = NULL; // own
-    char unused[600];
-    char *file = osh_path_join(cx, dir, "chat_template.jinja");      // own
-    char *path = osh_path_join(cx, dir, "tokenizer_config.json"); // own
-    if (!file || !path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    *has = osh_file_exists(file);
-    if (*has || !osh_file_exists(path)) goto done;
-    OSH_TRY(inspect_fault(cx, osh_json_read(cx, &config, path, MOST_BYTES, 0), unused));
-    const cJSON *t = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
-    *has = cJSON_IsString(t) || cJSON_IsArray(t);
-done:
-    cJSON_Delete(config);
-    osh_free(cx, file);
-    osh_free(cx, path);
-    return rc;
-}
-
 /* Returns the reason in the message of a tokenizer.json, without its path and the notes. */
 static const char *tokenizer_reason(char why[600])
 {
@@ -169,7 +148,7 @@ static osh_status inspect_tokenizer(osh_ctx *cx, osh_buf *b, const char *dir)
     osh_status rc = OSH_OK;
     osh_tokenizer *t = NULL; // own
     bool chat = false;
-    char why[600] = "";
+    char why[600] = "", unused[600];
     char *path = osh_path_join(cx, dir, "tokenizer.json"); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) {
@@ -177,7 +156,7 @@ static osh_status inspect_tokenizer(osh_ctx *cx, osh_buf *b, const char *dir)
         goto done;
     }
     OSH_TRY(inspect_fault(cx, osh_tokenizer_open(cx, &t, dir), why));
-    OSH_TRY(inspect_chat(cx, &chat, dir));
+    OSH_TRY(inspect_fault(cx, osh_chat_find(cx, &chat, dir), unused));
     if (!t)
         OSH_TRY(osh_plan_row(cx, b, "tokenizer", "tokenizer.json is not supported: %s",
                              tokenizer_reason(why)));

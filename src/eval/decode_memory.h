@@ -10,7 +10,8 @@ typedef struct osh_decode_sizes {
     bool pieces;     // true: all later pieces have one token; false: each piece has all tokens
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
- * element is for the head. Sets the memory limit of the context. */
+ * element is for the head. Sets the memory limit of the context. With want->least, sets only that
+ * number. */
 osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want);
 #endif

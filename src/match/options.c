@@ -191,6 +191,10 @@ const osh_field osh_option_fields[] = {
     {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "text or data file on which the perplexity of the source and of the finished output is "
             "measured, printed and written to the report, in windows of --max-seq-length tokens"},
+    {ROW(sample), .type = OSH_F_STR,
+     .doc = "prompt that source and output answer after the run, with at most 64 tokens; the "
+            "answers are printed side by side and written to the report. With a chat template, it "
+            "is the message of a user"},
     {ROW(json), .group = "Plan", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints the plan as JSON"},
     {ROW(verbose), .type = OSH_F_BOOL, .dflt = "false",
@@ -249,6 +253,9 @@ const osh_field osh_eval_fields[] = {
      .doc = "rows to use, such as test[:100]; required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
+    {ROW(sample), .type = OSH_F_STR,
+     .doc = "prompt that the model and the reference answer, with at most 64 tokens; with a chat "
+            "template, it is the message of a user"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
      .doc = ".npy file for the NLL of each token, f32"},
     {ROW(text_column), .type = OSH_F_STR,

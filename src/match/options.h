@@ -34,6 +34,7 @@ typedef struct osh_options {
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // a text; NULL: no evaluation
+    char *sample; // a prompt for source and output; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
@@ -70,6 +71,7 @@ osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
 
 typedef struct osh_eval_options {
     char *model, *dataset, *dataset_config_name, *splits;
+    char *sample; // a prompt; NULL: none
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // bytes; 0: no budget
