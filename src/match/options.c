@@ -253,9 +253,7 @@ const osh_field osh_eval_fields[] = {
      .doc = "rows to use, such as test[:100]; required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
-    {ROW(sample), .type = OSH_F_STR,
-     .doc = "prompt that the model and the reference answer, with at most 64 tokens; with a chat "
-            "template, it is the message of a user"},
+    {ROW(sample), .type = OSH_F_STR, .doc = "prompt that model and reference answer"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
      .doc = ".npy file for the NLL of each token, f32"},
     {ROW(text_column), .type = OSH_F_STR,
