@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "api/mixed.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "eval/answers.h"
@@ -24,7 +25,9 @@ static osh_question sample_question(const osh_options *opt)
 osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
-    return osh_answer_least(cx, host, opt->model, &q);
+    osh_status rc = osh_answer_least(cx, host, opt->model, &q);
+    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES; // of the run and of the source's answer
+    return rc;
 }
 
 /* Appends a text with its line ends. `text` is changed and then restored. */
