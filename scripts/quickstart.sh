@@ -1,21 +1,42 @@
 #!/usr/bin/env bash
 # quickstart.sh - installs missing packages, builds the preset release, compresses the small model
 # of the repository by rounding to nearest and by GPTQ, and prints size and perplexity before and
-# after.
+# after, and the next commands. Prints the compiler's output only if the build fails.
 set -euo pipefail
+shopt -s inherit_errexit # a failed measurement ends the script, also inside of $(...)
 cd "$(dirname "$0")/.."
 
 model=examples/docs-llama-3m out=build/quickstart oneshot=build/release/oneshot
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+count() { # shows how many steps of the build are done: on a terminal in one line, else at the end
+    local line done=0
+    while IFS= read -r line; do
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        done="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+        if [ -t 1 ]; then printf '\rcompiling %s' "$done"; fi
+    done
+    if [ -t 1 ]; then printf '\r\033[K'; fi
+    echo "compiled $done"
+}
 
 bash scripts/install-deps.sh
-cmake --preset release -D OSH_CUDA=OFF >/dev/null
-# builds oneshot, and the other files that install and cpack need
-cmake --build --preset release --target product
+cmake --preset release -D OSH_CUDA=OFF >"$log" 2>&1 || { cat "$log"; exit 1; }
+# oneshot, and the other parts that install and cpack put into packages
+cmake --build --preset release --target product 2>&1 | tee "$log" | count || {
+    echo "the build failed:"
+    grep -vE '^\[[0-9]+/[0-9]+\] ' "$log"
+    exit 1
+}
 
 rm -rf "$out"
 mkdir -p "$out"
-"$oneshot" --model "$model" --recipe examples/w4a16-rtn.yaml --output "$out/rtn"
-"$oneshot" --model "$model" --recipe examples/w4a16-gptq.yaml --dataset "$model/data/calibration.jsonl" \
+progress=none
+if [ -t 2 ]; then progress=auto; fi
+compress() { "$oneshot" --model "$model" --progress $progress "$@" >/dev/null; }
+compress --recipe examples/w4a16-rtn.yaml --output "$out/rtn"
+compress --recipe examples/w4a16-gptq.yaml --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 256 --max-seq-length 512 --output "$out/gptq"
 
 row() { # arguments: label, directory
@@ -32,3 +53,10 @@ table=$(
     row "$out/gptq" "$out/gptq"
 )
 printf '\n%s\n' "$table"
+cat <<END
+
+report     $out/gptq/oneshot-report.html
+next       $oneshot generate $out/gptq "The option" --max-new-tokens 20
+           $oneshot plan --model YOUR_MODEL --scheme W4A16 --quality best --dataset YOUR_CHATS.jsonl
+           $oneshot --model YOUR_MODEL --scheme W4A16 --quality best --dataset YOUR_CHATS.jsonl
+END

@@ -2,8 +2,10 @@
  * this machine (`oneshot doctor`). */
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #include "base/isa.h"
 #include "graph/models.h"
 #include "modifiers/modifier.h"
+#include "quant/format.h"
+#include "report/plan_print.h"
 #include "gpu/gpu.h"
 #include "math/isa.h"
 #include "text/json.h"
@@ -73,13 +77,65 @@ static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
         OSH_TRY(osh_buf_printf(cx, b, "%-12s", osh_q_preset_name(i)));
         OSH_TRY(osh_q_args_tell(cx, b, "weights", &s.weights));
         OSH_TRY(osh_q_args_tell(cx, b, "; inputs", &s.inputs));
-        if (s.inputs.present && s.inputs.dynamic == OSH_Q_STATIC)
+        if (osh_scheme_wants(&s))
             OSH_TRY(osh_buf_printf(cx, b, ", from --dataset"));
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     }
     OSH_TRY(osh_buf_printf(
         cx, b, "--num-bits, --group-size and --symmetric change those of integer weights.\n"));
 done:
+    return rc;
+}
+
+/* Appends the bits of a weight with its share of a 16-bit scale; nothing for schemes whose scales
+ * have another dtype or are few. */
+static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
+{
+    if (w->type != OSH_Q_INT || w->strategy != OSH_Q_GROUP || w->scale_dtype) return OSH_OK;
+    double zero = w->symmetric ? 0 : (double)w->bits / (double)w->group_size;
+    return osh_buf_printf(cx, b, "bits       %.2f for a weight, with scales%s\n",
+                          w->bits + 16.0 / (double)w->group_size + zero,
+                          w->symmetric ? "" : " and zero points");
+}
+
+osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_q_scheme s = {0}; // its strings are views
+    const osh_format *format = NULL;
+    const char *known = NULL;
+    osh_buf b, text;  // own
+    char *who = NULL; // own
+    osh_buf_init(&b, 0), osh_buf_init(&text, 0);
+    for (size_t i = 0; !known && osh_q_preset_name(i); i++)
+        if (!strcasecmp(name, osh_q_preset_name(i))) known = osh_q_preset_name(i);
+    *is = known != NULL;
+    if (!known) goto done;
+    OSH_TRY(osh_q_preset(cx, &s, known));
+    OSH_TRY(osh_format_infer(cx, &format, &s, known));
+    snprintf(s.format, sizeof s.format, "%s", format->name);
+    OSH_TRY(osh_q_args_tell(cx, &text, "weights", &s.weights));
+    OSH_TRY(osh_q_args_tell(cx, &text, "; inputs", &s.inputs));
+    OSH_TRY(osh_plan_row(cx, &b, known, "%s", text.data));
+    OSH_TRY(scheme_put_bits(cx, &b, &s.weights));
+    if (!(who = osh_q_who_loads(cx, &s, NULL))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_plan_row(cx, &b, "loads in", "%s", who));
+    bool data = osh_scheme_wants(&s) != 0;
+    OSH_TRY(osh_plan_row(cx, &b, "data", "%s",
+                         data ? "needs --dataset, because the scales of inputs are stored"
+                              : "none with rounding to nearest; --quality gptq and best need it"));
+    OSH_TRY(osh_buf_printf(cx, &b, "\n  oneshot DIR --scheme %s%s\n", known,
+                           data ? " --dataset chats.jsonl" : ""));
+    OSH_TRY(osh_buf_printf(
+        cx, &b, "  oneshot DIR --scheme %s --quality best --dataset chats.jsonl\n", known));
+    if (s.weights.type == OSH_Q_INT)
+        OSH_TRY(osh_buf_printf(
+            cx, &b, "\n--num-bits, --group-size and --symmetric change its numbers.\n"));
+    sink(user, b.data, b.len);
+done:
+    osh_free(cx, who);
+    osh_buf_deinit(cx, &text);
+    osh_buf_deinit(cx, &b);
     return rc;
 }
 

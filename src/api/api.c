@@ -6,6 +6,7 @@
 #include "api/largest.h"
 #include "api/measured.h"
 #include "api/mixed.h"
+#include "api/sample.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
@@ -16,6 +17,8 @@
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
+#include "report/readme.h"
+#include "report/closing.h"
 #include "report/plan_print.h"
 #include "report/report.h"
 #include "run/run.h"
@@ -61,18 +64,20 @@ static osh_status job_seal(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_report report = {0}; // own
-    char *html = NULL;       // own
+    char *html = NULL, *readme = NULL; // own
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
     OSH_TRY(osh_emit_check(cx, r->emitter));
     OSH_TRY(warn_not_finite(cx, r));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
+    OSH_TRY(osh_readme_make(cx, &readme, r));
     OSH_TRY(osh_emit_seal(cx, r->emitter, r->results,
-                          &(osh_seal_report){html, osh_report_write, &report}));
+                          &(osh_seal_report){html, readme, osh_report_write, &report}));
     osh_run_finished(cx, r, "the output");
 done:
     osh_report_deinit(cx, &report);
     osh_free(cx, html);
+    osh_free(cx, readme);
     return rc;
 }
 
@@ -91,6 +96,19 @@ done:
     return rc;
 }
 
+/* Prints the first lines of the run. */
+static osh_status job_open(osh_ctx *cx, const osh_plan *p, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_run_opening(cx, &b, p));
+    if (sink && b.len) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -104,6 +122,7 @@ static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, vo
         r->plan->manifest.total_bytes ? (double)in / (double)r->plan->manifest.total_bytes : 0,
         osh_now() - r->started, r->plan->in.spared ? "; dense: the output head " : "",
         r->plan->in.spared ? r->plan->in.spared : ""));
+    if (r->plan->in.opt->guide) OSH_TRY(osh_closing_loss(cx, &b, r));
     if (sink) sink(user, b.data, b.len);
     OSH_TRY(warn_dense(cx, r->plan));
 done:
@@ -228,7 +247,8 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
-    OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
+    if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
+    OSH_TRY(warn_dense(cx, p)); // this warning was also printed at the beginning
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
     /* If osh_run_tune has finished in an earlier process, all Linears are complete. */
@@ -292,6 +312,12 @@ static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bo
     }
     if (measured) {
         OSH_TRY(osh_measure_least(cx, &host, &of, opt));
+        others_add(cx, o, host, of), of = NULL;
+    }
+    if (opt->sample) {
+        OSH_TRY(osh_sample_least(cx, &host, opt));
+        if (!(of = osh_strdup(cx, "source and output answer --sample after the run")))
+            OSH_TRY(OSH_E_NOMEM);
         others_add(cx, o, host, of), of = NULL;
     }
     if (opt->eval) {
@@ -363,20 +389,26 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
 {
     osh_status rc = OSH_OK;
     others o = {.opt = *opt}; // own
+    osh_buf next;             // own
+    osh_buf_init(&next, 0);
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
     bool both = measured && chosen; // compress_measured refuses this combination
-    if (opt->model && opt->output && !both && opt->host_memory > 0)
+    if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
                        : compress_plain(cx, &o.opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
+    if (opt->sample && !opt->only_largest_layer) OSH_TRY(osh_sample_run(cx, opt, sink, user));
+    if (opt->guide && !opt->only_largest_layer) OSH_TRY(osh_closing_next(cx, &next, opt));
+    if (sink && next.len) sink(user, next.data, next.len);
 done:
+    osh_buf_deinit(cx, &next);
     others_deinit(cx, &o);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "hub/hub.h"
 #include "math/isa.h"
 #include "match/options.h"
+#include "modifiers/topics.h"
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the environment variables of OpenBLAS. Must be called before the
@@ -26,6 +27,9 @@ typedef struct osh_named { // options of a job that may name a model or a data s
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+/* Sets *out (own) to the name of the output of a run without opt->output: the last part of the
+ * model's name and the scheme. NULL: the run needs no name. Fails if there is no single scheme. */
+osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);
 /* After a failed osh_oneshot, returns the directory with which the same call resumes (own), or NULL
@@ -54,6 +58,9 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the vers
                                                               // and the libraries
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
+/* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
+ * name. */
+osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. */
 osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user);
 #endif

@@ -39,7 +39,8 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i][1])
             OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, e, values[i][0], values[i][1]));
-    e->max_seq_length = opt->max_seq_length, e->batch_size = opt->batch_size;
+    e->max_seq_length = opt->max_seq_length > 0 ? opt->max_seq_length : 0;
+    e->batch_size = opt->batch_size;
     e->host_memory = opt->host_memory, e->device_memory = opt->device_memory;
 done:
     return rc;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/inspect_summary.h"
 #include "base/buf.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
@@ -128,6 +129,7 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     if (method && !strcmp(method, "compressed-tensors"))
         OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
     OSH_TRY(osh_check_interrupt(cx));
+    if (!json) OSH_TRY(osh_inspect_summary(cx, &b, ck));
     OSH_TRY(json ? checkpoint_as_json(cx, &b, ck) : checkpoint_as_text(cx, &b, ck, q));
     sink(user, b.data, b.len);
     if (method) OSH_TRY(check_source(cx, dir));

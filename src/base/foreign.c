@@ -71,6 +71,7 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "seq_len", "want --max-seq-length"},
     {OSH_FOREIGN_FLAG, "max_seq_len", "want --max-seq-length"},
     {OSH_FOREIGN_FLAG, "nsamples", "want --num-calibration-samples"},
+    {OSH_FOREIGN_FLAG, "samples", "want --num-calibration-samples"},
     {OSH_FOREIGN_FLAG, "num_samples", "want --num-calibration-samples"},
     {OSH_FOREIGN_FLAG, "calib_size", "want --num-calibration-samples"},
     {OSH_FOREIGN_FLAG, "data", "want --dataset"},

@@ -90,22 +90,14 @@ void osh_log_colour(osh_ctx *cx, bool on)
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
-/* Stores the command as text. Quotes an argument for a shell if it has characters that are unusual
- * in names and paths. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int i = 0; i < argc; i++) {
-        size_t plain = strspn(
-            argv[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
-        bool quoted = argv[i][plain] || !plain;
         if (i) OSH_TRY(osh_buf_append(cx, &b, " ", 1));
-        if (quoted) OSH_TRY(osh_buf_append(cx, &b, "'", 1));
-        for (const char *c = argv[i]; *c; c++)
-            OSH_TRY(osh_buf_append(cx, &b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
-        if (quoted) OSH_TRY(osh_buf_append(cx, &b, "'", 1));
+        OSH_TRY(osh_shell_word(cx, &b, argv[i]));
     }
     osh_free(cx, cx->sh->log.command);
     cx->sh->log.command = b.data, b.data = NULL; // give

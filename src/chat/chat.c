@@ -189,6 +189,24 @@ done:
     return rc;
 }
 
+osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir)
+{
+    osh_status rc = OSH_OK;
+    cJSON *config = NULL; // own
+    const char *chosen = NULL; // view
+    char *path = osh_path_join(cx, model_dir, "chat_template.jinja"); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    *has = osh_file_exists(path);
+    if (*has) goto done;
+    OSH_TRY(read_optional_json(cx, &config, model_dir, "tokenizer_config.json"));
+    OSH_TRY(choose_template(cx, &chosen, config, model_dir));
+    *has = chosen != NULL;
+done:
+    cJSON_Delete(config);
+    osh_free(cx, path);
+    return rc;
+}
+
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date)
 {
     osh_status rc = OSH_OK;

@@ -17,7 +17,9 @@ osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, co
 /* Sets the variable add_generation_prompt to true, so the text ends where the model's answer
  * begins. Its default is false. */
 void osh_chat_ask(osh_chat *c);
-bool osh_chat_has_template(const osh_chat *c); // false: the model directory has no template
+bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
+/* Sets *has to true if the directory has a template. */
+osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), or in `prompt`

@@ -15,7 +15,8 @@ typedef struct line { // a parsed command line
         osh_check_options check;
         osh_pull_options pull;
         osh_report_options report;
-    } options;          // own: filled from the flags of the command
+    } options;          // own: filled by the command's fields
+    char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;
     bool help, dot, no_special_tokens, json;

@@ -115,7 +115,7 @@ static void print_doc(const osh_field *f)
 void osh_help_usage(void)
 {
     puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n"
-         "  oneshot --model DIR --scheme NAME|--recipe FILE [--dataset FILE] --output DIR\n"
+         "  oneshot DIR --scheme NAME|--recipe FILE [--dataset FILE] [--output DIR]\n"
          "  oneshot COMMAND ...");
     for (const command *c = osh_commands; c->name; c++)
         if (*c->name) printf("%-*s %s\n", GROUP, c->name, c->does);
@@ -161,6 +161,17 @@ static void print_python(void)
     }
 }
 
+static void print_topics(void)
+{
+    puts("oneshot help WORD, where WORD is a command, a flag, a scheme, or one of these:\n\n"
+         "  all          a line for each flag; all COMMAND: for each flag of a command\n"
+         "  schemes      names of schemes\n"
+         "  modifiers    names and keys of modifiers\n"
+         "  models       architectures\n"
+         "  python       arguments of LLM Compressor's oneshot()");
+    for (const osh_topic *t = osh_topics; t->name; t++) printf("  %-12s %s\n", t->name, t->does);
+}
+
 static void list_out(void *user, const char *text, size_t n)
 {
     (void)user;
@@ -189,7 +200,8 @@ static bool print_one_flag(const char *topic)
 
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of)
 {
-    static const char *const others[] = {"all", "schemes", "modifiers", "models", "python"};
+    static const char *const others[] = {"all",    "schemes", "modifiers",
+                                         "models", "python",  "topics"};
     enum { N = sizeof others / sizeof *others };
     osh_near near;
     const command *c = of ? osh_command_find(of) : NULL;
@@ -198,16 +210,22 @@ osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of)
         return osh_fail(cx, OSH_E_USAGE, "help %s %s: want `help all COMMAND`", topic, of);
     if (!strcmp(topic, "all")) return print_all(c ? c : osh_command_find("")), OSH_OK;
     if (!strcmp(topic, "python")) return print_python(), OSH_OK;
-    for (int i = 1; i + 1 < N; i++)
+    for (int i = 1; i + 2 < N; i++)
         if (!strcmp(topic, others[i])) return osh_list(cx, topic, list_out, NULL);
     if (*topic && (c = osh_command_find(topic))) return osh_help_command(c), OSH_OK;
+    if (!strcmp(topic, "topics")) return print_topics(), OSH_OK;
+    if (osh_topic_find(topic)) return puts(osh_topic_find(topic)->text), OSH_OK;
     if (*topic && print_one_flag(topic)) return OSH_OK;
+    bool scheme = false;
+    osh_status rc = osh_list_scheme(cx, &scheme, topic, list_out, NULL);
+    if (rc || scheme) return rc;
     osh_near_init(&near, !strncmp(topic, "--", 2) ? topic + 2 : topic);
     for (int i = 0; i < N; i++) osh_near_see(&near, others[i]);
+    for (const osh_topic *t = osh_topics; t->name; t++) osh_near_see(&near, t->name);
     for (c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
     for (const osh_field *f = osh_option_fields; f->name; f++) osh_near_see(&near, f->name);
     return osh_fail(
         cx, OSH_E_USAGE,
-        "no help for '%s': want a command, a flag, all, schemes, modifiers, models or python%s",
+        "no help for '%s': want a command, a flag, a scheme, or a topic (`oneshot help topics`)%s",
         topic, osh_near_hint(&near, ""));
 }

@@ -365,7 +365,7 @@ const command osh_commands[] = {
      .does = "lists what a run would use: instruction sets, libraries, GPU",
      .run = run_doctor},
     {.name = "help", .arguments = "[TOPIC]",
-     .does = "explains a command, a flag, all, schemes, modifiers, models, python", .most = 2,
+     .does = "explains a command, flag, scheme or topic (oneshot help topics)", .most = 2,
      .run = run_help},
     {.name = "completion", .arguments = "bash|zsh|fish",
      .does = "prints a shell's script that completes commands and flags", .most = 1,
@@ -432,6 +432,24 @@ static const char *line_text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
+/* Sets what a run of the program has and that of the library does not: a default of --output, and
+ * texts for a person. */
+static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
+{
+    osh_status rc = OSH_OK;
+    osh_options *o = &l->options.run;
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE); // the run reads the recipe again
+    if (!o->output) {
+        OSH_TRY(osh_output_default(cx, &o->output, o));
+        o->named = o->output != NULL;
+    }
+    o->guide = !st->json && strcmp(o->progress ? o->progress : "auto", "none") != 0;
+    if (o->model && !(l->model = osh_strdup(cx, o->model))) OSH_TRY(OSH_E_NOMEM);
+    o->said = l->model;
+done:
+    return rc;
+}
+
 static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int first, out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -451,6 +469,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     const char *isa = line_text_option(l, "isa"), *progress = line_text_option(l, "progress");
     if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
+    if (c->run == run_compress) OSH_TRY(compress_prepare(cx, l, st));
     OSH_TRY(
         context_make(&work, threads ? *threads : 1, line_text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));
@@ -466,6 +485,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
 done:
     if (work != cx) osh_ctx_free(work);
     if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);
+    osh_free(cx, l->model);
     return rc;
 }
 

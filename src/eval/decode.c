@@ -236,6 +236,7 @@ osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                    (int64_t)osh_mem_gross((size_t)g->n_nodes * sizeof *d->pasts) +
                    (int64_t)osh_mem_gross((size_t)d->room * sizeof *d->ids);
     OSH_TRY(osh_decode_fit(cx, d->stays, &sizes, want));
+    if (want->least) goto done;
     OSH_TRY(decode_alloc(cx, d, &s, pieces));
     *out = d, d = NULL; // give
 done:

@@ -10,12 +10,15 @@ typedef struct osh_decode_want {
                             // the prompt
     int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
-    bool round;             // activations are rounded by the scheme of the checkpoint
-    bool again; // each piece runs all tokens from the first on, and no op keeps a state
+    bool round;             // true: activations are rounded by the scheme of the checkpoint
+    int64_t *least; // gets the smallest possible budget, and nothing is opened; NULL: not asked
+                    // for
+    bool again; // true: each piece runs all tokens from the first on, and no op keeps a state
 } osh_decode_want;
-/* Allocates the states of ops, and decides which weights stay in memory; other weights are read for
- * each piece. Sets the memory limit of the context. Fails with OSH_E_USAGE if the budget is too
- * small; the message has the smallest possible budget. f must outlive *out (own). */
+/* Allocates the states, and decides which weights stay in memory; all other weights are read again
+ * for each piece. Sets the memory limit of the context to the budget. Fails with OSH_E_USAGE if the
+ * budget is too small; the message has the smallest possible budget. f must outlive *out (own; NULL
+ * if want->least is set). */
 osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                            const osh_decode_want *want);
 void osh_decode_close(osh_ctx *cx, osh_decode *d); // accepts NULL

@@ -124,6 +124,10 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
             left = osh_mem_available();
     OSH_TRY(sums_fill(cx, &t, uncounted));
     int64_t least = sums_peak(&t, stays);
+    if (want->least) {
+        *want->least = least + OSH_ISA_NOISE_BYTES;
+        goto done;
+    }
     if (limit > 0 && least > limit)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--host-memory %.0fMiB cannot be held: the smallest that would do is "

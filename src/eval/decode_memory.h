@@ -11,8 +11,8 @@ typedef struct osh_decode_sizes {
                      // tokens
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
- * element is for the head. Sets the memory limit of the context. Fails with OSH_E_USAGE if the
- * budget is too small. */
+ * element is for the head. Sets the memory limit of the context. With want->least, sets only that
+ * number. */
 osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want);
 #endif

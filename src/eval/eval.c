@@ -9,6 +9,7 @@
 #include "base/elementary.h"
 #include "base/file.h"
 #include "base/profile.h"
+#include "eval/answers.h"
 #include "eval/eval.h"
 #include "eval/eval_card.h"
 #include "eval/eval_memory.h"
@@ -18,9 +19,9 @@
 
 typedef struct scores {
     double nll, kl;
-    double ref_nll; // sum of the NLL in the reference model
-    int64_t n, agree;
-    float *per_token; // own: NLL of each token, in order
+    double ref_nll; // NLL of the reference
+    int64_t n, agree, n_samples;
+    float *per_token; // own: NLL of the scored tokens, in order
 } scores;
 
 /* Writes an .npy file, version 1.0: magic, header padded to a multiple of 64 bytes, n F32 values in
@@ -136,8 +137,9 @@ done:
     return rc;
 }
 
-static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
-                        const osh_eval_options *o, osh_sink sink, void *user)
+/* `answers` is printed before the perplexity; prompt NULL: none. */
+static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_answers *answers,
+                               const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
@@ -147,17 +149,22 @@ static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_dataset 
         OSH_TRY(osh_buf_printf(
             cx, &b,
             "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
-            (long)d->n, (long)sc->n, mean, osh_math_exp(mean)));
+            (long)sc->n_samples, (long)sc->n, mean, osh_math_exp(mean)));
         if (o->reference)
             OSH_TRY(osh_buf_printf(cx, &b,
                                    ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f, "
                                    "\"reference_perplexity\": %.6f",
                                    sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n,
                                    osh_math_exp(sc->ref_nll / (double)sc->n)));
+        if (answers->prompt) {
+            OSH_TRY(osh_buf_printf(cx, &b, ", \"sample\": "));
+            OSH_TRY(osh_answers_json(cx, &b, answers));
+        }
         OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
     } else {
-        OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n,
-                               (long)sc->n, mean));
+        if (answers->prompt) OSH_TRY(osh_answers_print(cx, &b, answers));
+        OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n",
+                               (long)sc->n_samples, (long)sc->n, mean));
         if (o->reference)
             OSH_TRY(osh_buf_printf(
                 cx, &b, "kl divergence %.6f  top-1 agreement %.4f\nreference perplexity %.4f\n",
@@ -238,6 +245,45 @@ done:
     return rc;
 }
 
+static void models_close(osh_ctx *cx, osh_eval_models *m)
+{
+    osh_eval_card_close(cx, m->card);
+    osh_dataset_deinit(cx, &m->d);
+    osh_forward_close(cx, m->f);
+    osh_forward_close(cx, m->ref);
+    *m = (osh_eval_models){.f = NULL};
+}
+
+static osh_question eval_question(const osh_eval_options *o)
+{
+    return (osh_question){.prompt = o->sample,
+                          .models_dir = o->models_dir,
+                          .chat_date = o->chat_date,
+                          .isa = o->isa,
+                          .host_memory = o->host_memory,
+                          .no_activation_quantization = o->no_activation_quantization};
+}
+
+/* Checks before the evaluation that the models can answer within the budget. */
+static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
+{
+    osh_status rc = OSH_OK;
+    const osh_question q = eval_question(o);
+    const char *const models[] = {o->model, o->reference};
+    for (int i = 0; i < 2 && models[i]; i++) {
+        int64_t least = 0;
+        OSH_TRY(osh_answer_least(cx, &least, models[i], &q));
+        if (o->host_memory > 0 && least > o->host_memory)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "--host-memory %.0fMiB cannot be held, because %s answers --sample: the "
+                     "smallest that would do is --host-memory %.0fMiB",
+                     (double)(o->host_memory >> 20), models[i],
+                     (double)((least + (1 << 20) - 1) >> 20));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -245,11 +291,15 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     scores sc = {0};
     osh_progress pr = {.error = -1};
     int64_t load = 0;
+    char *texts[2] = {NULL, NULL}; // own
+    const char *const models[] = {o->reference ? o->reference : o->model, o->model};
+    const osh_question q = eval_question(o);
     if (!o->model || !o->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
+    if (o->sample) OSH_TRY(answers_check(cx, o));
     OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_memory(cx, o, &m, load));
     OSH_TRY(models_run(cx, &m, o, &pr));
@@ -258,13 +308,22 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
                  o->dataset);
     if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
-    OSH_TRY(scores_print(cx, &sc, &m.d, o, sink, user));
+    sc.n_samples = m.d.n;
+    models_close(cx, &m); // the answers need their own memory
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
+    for (int i = 0; o->sample && i < (o->reference ? 2 : 1); i++)
+        OSH_TRY(osh_answer(cx, &texts[i], models[i], &q));
+    OSH_TRY(scores_print(cx, &sc,
+                         &(osh_answers){.prompt = o->sample,
+                                        .names = {o->reference ? "reference" : "model",
+                                                  o->reference ? "model" : NULL},
+                                        .texts = {texts[0], texts[1]}},
+                         o, sink, user));
 done:
+    osh_free(cx, texts[0]);
+    osh_free(cx, texts[1]);
     osh_free(cx, sc.per_token);
-    osh_eval_card_close(cx, m.card);
-    osh_dataset_deinit(cx, &m.d);
-    osh_forward_close(cx, m.f);
-    osh_forward_close(cx, m.ref);
+    models_close(cx, &m);
     return rc;
 }
 
@@ -279,9 +338,6 @@ osh_status osh_eval_predict(osh_ctx *cx, int64_t *host, const osh_eval_options *
     OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_least(cx, host, o, &m, load));
 done:
-    osh_eval_card_close(cx, m.card);
-    osh_dataset_deinit(cx, &m.d);
-    osh_forward_close(cx, m.f);
-    osh_forward_close(cx, m.ref);
+    models_close(cx, &m);
     return rc;
 }

@@ -124,13 +124,10 @@ static job job_make(osh_ctx *cx, const osh_eval_options *o, const osh_eval_model
     return j;
 }
 
-/* Returns the host bytes that evaluating the output needs in addition to evaluating the source. The
- * output has codes, which are decoded to F32 next to the codes, and rounding an input of a Linear
- * needs a copy. */
-static int64_t output_bytes(const osh_eval_models *m, int64_t size)
+int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens)
 {
-    const osh_graph *g = m->f->graph;
-    int64_t weight = 0, row = 0, most = 0;
+    const osh_graph *g = f->graph;
+    int64_t weight = 0, row = 0;
     for (int i = 0; i < g->head; i++) {
         const osh_node *n = &g->nodes[i];
         if (!osh_node_is(n, "linear")) continue;
@@ -140,15 +137,22 @@ static int64_t output_bytes(const osh_eval_models *m, int64_t size)
         if (now > weight) weight = now;
         if (in > row) row = in;
     }
-    for (int64_t first = 0; first < m->d.n; first += size) {
-        int64_t end = first + size < m->d.n ? first + size : m->d.n,
-                t = m->d.offsets[end] - m->d.offsets[first];
+    int64_t lists =
+        AFTER_BYTES + osh_source_checkpoint(f->source)->n_tensors * (int64_t)TENSOR_BYTES;
+    return lists + (int64_t)osh_mem_gross((size_t)weight) +
+           (int64_t)osh_mem_gross((size_t)(row * n_tokens));
+}
+
+/* Returns the tokens of the longest batch of `size` samples. */
+static int64_t batch_tokens(const osh_dataset *d, int64_t size)
+{
+    int64_t most = 0;
+    for (int64_t first = 0; first < d->n; first += size) {
+        int64_t end = first + size < d->n ? first + size : d->n,
+                t = d->offsets[end] - d->offsets[first];
         if (t > most) most = t;
     }
-    int64_t lists =
-        AFTER_BYTES + osh_source_checkpoint(m->f->source)->n_tensors * (int64_t)TENSOR_BYTES;
-    return lists + (int64_t)osh_mem_gross((size_t)weight) +
-           (int64_t)osh_mem_gross((size_t)(row * most));
+    return most;
 }
 
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
@@ -158,7 +162,8 @@ osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
     job j = job_make(cx, o, m, load);
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
-    *host = peak + (m->card ? 0 : output_bytes(m, size)) + OSH_ISA_NOISE_BYTES;
+    int64_t more = m->card ? 0 : osh_eval_output_bytes(m->f, batch_tokens(&m->d, size));
+    *host = peak + more + OSH_ISA_NOISE_BYTES;
 done:
     return rc;
 }

@@ -20,4 +20,8 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
  * to round inputs. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
+/* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of
+ * n_tokens. The output has codes instead of some weights: the F32 of a weight is decoded next to
+ * its codes, and inputs of Linears are rounded in a copy. */
+int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens);
 #endif

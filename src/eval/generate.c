@@ -12,6 +12,7 @@
 #include "chat/chat.h"
 #include "data/dataset_row.h"
 #include "eval/decode.h"
+#include "eval/eval_memory.h"
 #include "eval/sample.h"
 #include "match/paths.h"
 #include "math/isa.h"
@@ -323,38 +324,71 @@ done:
     return rc;
 }
 
+static void generation_close(osh_ctx *cx, generation *g)
+{
+    osh_decode_close(cx, g->decode);
+    osh_forward_close(cx, g->f);
+    osh_tokenizer_close(cx, g->tok);
+    osh_detokenizer_close(cx, g->words);
+    osh_ids_deinit(cx, &g->prompt);
+    osh_ids_deinit(cx, &g->made);
+    osh_ids_deinit(cx, &g->eos);
+    osh_buf_deinit(cx, &g->text);
+    osh_free(cx, g->order);
+    osh_free(cx, g->logits);
+}
+
+/* Reads model and prompt, and decides what stays in memory. With `least`, only counts the smallest
+ * budget. *most: number of new tokens. */
+static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, int64_t *least,
+                                   const osh_generate_prompt *prompt)
+{
+    osh_status rc = OSH_OK;
+    const osh_generate_options *o = g->o;
+    int64_t load = 0;
+    OSH_TRY(options_check(cx, o));
+    OSH_TRY(osh_mem_refused(cx, generation_open(cx, g, prompt, &load), o->host_memory));
+    OSH_TRY(generation_limit(cx, g, most));
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_decode_open sets it again
+    OSH_NEW(cx, g->logits, osh_decode_width(g->f));
+    OSH_NEW(cx, g->order, osh_decode_width(g->f));
+    osh_decode_want want = {.n_prompt = g->prompt.n,
+                            .room = g->prompt.n + *most - 1,
+                            .host_memory = o->host_memory,
+                            .load = load,
+                            .least = least,
+                            .round = !o->no_activation_quantization,
+                            .again = !o->use_cache};
+    OSH_TRY(osh_decode_open(cx, &g->decode, g->f, &want));
+done:
+    return rc;
+}
+
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     generation g = {.o = o, .model = model}; // own
-    int64_t load = 0, most = 0;
+    int64_t most = 0;
     osh_buf_init(&g.text, 0);
-    OSH_TRY(options_check(cx, o));
-    OSH_TRY(osh_mem_refused(cx, generation_open(cx, &g, prompt, &load), o->host_memory));
-    OSH_TRY(generation_limit(cx, &g, &most));
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_decode_open sets the limit again
-    OSH_NEW(cx, g.logits, osh_decode_width(g.f));
-    OSH_NEW(cx, g.order, osh_decode_width(g.f));
-    osh_decode_want want = {.n_prompt = g.prompt.n,
-                            .room = g.prompt.n + most - 1,
-                            .host_memory = o->host_memory,
-                            .load = load,
-                            .round = !o->no_activation_quantization,
-                            .again = !o->use_cache};
-    OSH_TRY(osh_decode_open(cx, &g.decode, g.f, &want));
+    OSH_TRY(generation_begin(cx, &g, &most, NULL, prompt));
     OSH_TRY(tokens_make(cx, &g, most, sink, user));
     if (o->json) OSH_TRY(json_print(cx, &g, sink, user));
 done:
-    osh_decode_close(cx, g.decode);
-    osh_forward_close(cx, g.f);
-    osh_tokenizer_close(cx, g.tok);
-    osh_detokenizer_close(cx, g.words);
-    osh_ids_deinit(cx, &g.prompt);
-    osh_ids_deinit(cx, &g.made);
-    osh_ids_deinit(cx, &g.eos);
-    osh_buf_deinit(cx, &g.text);
-    osh_free(cx, g.order);
-    osh_free(cx, g.logits);
+    generation_close(cx, &g);
+    return rc;
+}
+
+osh_status osh_generate_least(osh_ctx *cx, int64_t *host, const char *model,
+                              const osh_generate_prompt *prompt, const osh_generate_options *o)
+{
+    osh_status rc = OSH_OK;
+    generation g = {.o = o, .model = model}; // own
+    int64_t most = 0;
+    osh_buf_init(&g.text, 0);
+    OSH_TRY(generation_begin(cx, &g, &most, host, prompt));
+    *host += osh_eval_output_bytes(g.f, g.prompt.n);
+done:
+    generation_close(cx, &g);
     return rc;
 }

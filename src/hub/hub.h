@@ -33,6 +33,8 @@ typedef struct osh_hub_name { // parts of a name "org/name@revision"
 /* Reads a name of the form org/name or org/name@revision. *is is false if `text` has the form of a
  * path. */
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
+/* Sets *id (own) to "org/name" if the path is that of a snapshot in the cache, else to NULL. */
+osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true for 40 hex digits
 /* True if the path of a file in a repository is relative and has no ".." and no backslash, so that

@@ -71,6 +71,35 @@ void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name)
     *name = (osh_hub_name){0};
 }
 
+osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    static const char models[] = "models--", snapshots[] = "/snapshots/";
+    char *path = osh_strdup(cx, dir), *name, *at; // own: path
+    osh_hub_name hub = {0};                       // own
+    bool is = false;
+    *id = NULL;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
+    at = strrchr(path, '/');
+    if (!at || !osh_hub_is_commit(at + 1)) goto done;
+    at -= at - path < (ptrdiff_t)sizeof snapshots ? 0 : sizeof snapshots - 2;
+    if (strncmp(at, snapshots, sizeof snapshots - 1)) goto done;
+    *at = 0;
+    name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    if (strncmp(name, models, sizeof models - 1)) goto done;
+    name += sizeof models - 1;
+    if (!(at = strstr(name, "--"))) goto done;
+    at[0] = '/', memmove(at + 1, at + 2, strlen(at + 2) + 1);
+    OSH_TRY(osh_hub_name_read(cx, &hub, &is, name));
+    if (is) *id = hub.id, hub.id = NULL; // give
+done:
+    osh_hub_name_deinit(cx, &hub);
+    osh_free(cx, path);
+    return rc;
+}
+
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name)
 {
     int n = (int)strcspn(name->id, "/");

@@ -275,6 +275,7 @@ static bool is_replaced(const char *name)
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
     return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
+           !strcmp(name, OSH_README_NAME) ||
            !strcmp(name, "oneshot.log") ||
            !strncmp(name, "oneshot-", 8); // reports that this program wrote with the source, if the
                                           // source is its output

@@ -167,11 +167,11 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Lists the files of the directory that are copied unchanged to the output, sorted. The caller
- * frees *names with osh_strings_free. Does not list directories, weights (*.safetensors, *.bin,
- * *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml,
- * config.json, oneshot.log and oneshot-*. */
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+/* Lists the files of the directory to copy unchanged, sorted, freed with osh_strings_free. Not
+ * listed: directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack,
+ * *.ot, *.ckpt), *.index.json, recipe.yaml, config.json, oneshot.log or oneshot-*. */
+#define OSH_README_NAME "README.md" // an output gets one of its own
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

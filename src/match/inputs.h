@@ -25,9 +25,14 @@ typedef struct osh_inputs {
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
-    bool by_route;             // experts are calibrated only on the tokens that are routed to them
-    const char *spared; // view of the graph: name of the output head that --scheme leaves dense;
-                        // NULL: none
+    bool by_route;             // experts are calibrated on the tokens that are routed to them
+    /* Decisions of quality best for what no option names (plan/best.h). */
+    bool best;                 // some modifier has the quality best
+    const osh_strs *targets;   // view: sequential targets
+    int64_t group_size;        // columns that share a scale, instead of the scheme's; 0: as the
+                               // options say
+    const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
+                        // none
     osh_dataset data;   // own; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own

@@ -82,14 +82,14 @@ typedef struct osh_matching {
     const osh_inputs *in;    // view
     osh_q_scheme *schemes;   // own: groups of the output's config
     size_t n_schemes;
-    size_t n_kept_schemes;   // groups of the source that the output keeps (--only); they are the
-                             // first of `schemes`
-    osh_q_args cache;        // kv_cache_scheme or the scheme of a group for attention; `present` is
-                             // false if the recipe has neither
-    bool queries;            // queries are quantized with `cache`, too
-    bool outputs;            // the output of some Linear is observed, for static output_activations
-    osh_linear *linears;     // own: Linears outside of the graph, then the others in the order of
-                             // their nodes
+    size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
+    osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
+                             // present: neither
+    bool queries;            // `cache` also applies to queries
+    int64_t smaller_groups;  // not 0: the group size does not divide the columns of all modules and
+                             // this size does; matching stopped, and must begin again with it
+    bool outputs;            // the output of some Linear is observed for static output_activations
+    osh_linear *linears;     // own, in the order of execution
     int n_linears;
     int *readers, *users;    // own: indices of Linears. [graph values] first Linear that reads the
                              // value; [graph weights] first Linear that uses the weight; -1: none

@@ -24,8 +24,10 @@ const osh_field osh_option_fields[] = {
      .brief = "directory, or org/name[@revision]", .type = OSH_F_STR,
      .doc = "directory of a Hugging Face checkpoint, or org/name[@revision] of the Hub "
             "(docs/how-to/hub.md)"},
-    {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write", .type = OSH_F_STR,
-     .alias = "output_dir", .doc = "directory to write"},
+    {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write [MODEL-SCHEME]",
+     .type = OSH_F_STR, .alias = "output_dir",
+     .doc = "directory to write (default: the model's name and the scheme, such as "
+            "SmolLM2-135M-W4A16, in the current directory)"},
     MODELS_DIR_ROW,
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
      .doc = "largest size of an output file, in decimal units"},
@@ -53,8 +55,9 @@ const osh_field osh_option_fields[] = {
             "copied bit for bit, also codes of a compressed-tensors source. May be repeated"},
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
-     .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row. 0: "
-            "the size of the scheme"},
+     .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
+            "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
+            "columns of all modules"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
      .doc = "method that finds the codes with --scheme: gptq, or rtn for rounding to nearest "
             "(default: rtn)"},
@@ -76,10 +79,10 @@ const osh_field osh_option_fields[] = {
             "of the Hub (docs/how-to/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
      .min = 1, .max = 1e12, .doc = "largest number of calibration samples"},
-    {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = 0,
-     .max = 1e9, .dflt = "0",
-     .doc = "largest number of tokens in a sample. Longer samples are cut. 0: the limit of the "
-            "tokenizer and the model"},
+    {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = -1,
+     .max = 1e9, .dflt = "-1",
+     .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
+            "tokenizer and the model; -1: at most 2048 with quality best, else that limit"},
     {ROW(text_column), .type = OSH_F_STR,
      .doc = "key or column with the text (default: input_ids, else text, else a conversation in "
             "messages, conversations, or prompt and response)"},
@@ -113,8 +116,8 @@ const osh_field osh_option_fields[] = {
      .doc = "truncation cuts all samples of a batch to its shortest one"},
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
-     .doc = "classes, names or re: of the modules after which the graph is cut (default: decoder "
-            "layers). May be repeated"},
+     .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
+            "layers, or Linear with quality best); may be repeated"},
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "number of targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
@@ -188,8 +191,12 @@ const osh_field osh_option_fields[] = {
             "module name or re:). NAME=FIRST..LAST: a stage from one subgraph to another. May be "
             "repeated"},
     {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "text or data file for the perplexity of the source and of the finished output, in "
-            "windows of --max-seq-length tokens. The result is printed and written to the report"},
+     .doc = "text or data file on which the perplexity of the source and of the finished output is "
+            "measured, printed and written to the report, in windows of --max-seq-length tokens"},
+    {ROW(sample), .type = OSH_F_STR,
+     .doc = "prompt that source and output answer after the run, with at most 64 tokens; the "
+            "answers are printed side by side and written to the report. With a chat template, it "
+            "is the message of a user"},
     {ROW(json), .group = "Plan", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints the plan as JSON"},
     {ROW(verbose), .type = OSH_F_BOOL, .dflt = "false",
@@ -249,6 +256,7 @@ const osh_field osh_eval_fields[] = {
      .doc = "rows to use, such as test[:100]. Required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
+    {ROW(sample), .type = OSH_F_STR, .doc = "prompt that model and reference answer"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
      .doc = ".npy file for the NLL of each token, f32"},
     {ROW(text_column), .type = OSH_F_STR,

@@ -34,16 +34,22 @@ typedef struct osh_options {
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // file of the evaluation text; NULL: no evaluation
+    char *eval; // a text; NULL: no evaluation
+    char *sample; // a prompt for source and output; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
-    char *target_size;  // size such as "90MB" or "0.35x"; NULL: not given
-    /* Members that commands set, and users cannot: */
-    bool survey;        // measures the loss of each candidate, and writes no output
-    bool measure;       // runs the whole model to measure its experts, and removes none
-    const char *chosen; // view: recipe that replaces `recipe` and `scheme`, after schemes were
-                        // chosen; NULL: none
-    const struct osh_mixed *mixed; // view: chosen schemes of `chosen`, for the report
-    /* Smallest --host-memory for the evaluations before and after the run; 0: there are none. */
+    char *target_size;  // NULL: not given
+    /* Members that users do not set: */
+    bool guide;         // prints decisions, results and next commands for a person
+    bool named;         // the program has named the output
+    const char *said;   // view: the model as the user has named it, for printed commands; NULL:
+                        // `model`
+    bool survey;        // measures the loss of each candidate and writes no output
+    bool measure;       // runs the whole model to measure its experts and removes none
+    const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
+                        // them; NULL: none
+    const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report
+    /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
+     * passes. */
     int64_t others_host;
     const char *others; // view: text for messages that names the evaluation, such as "the effects
                         // of 9 units are measured"
@@ -66,6 +72,7 @@ osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
 
 typedef struct osh_eval_options {
     char *model, *dataset, *dataset_config_name, *splits;
+    char *sample; // a prompt; NULL: none
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // bytes; 0: no budget

@@ -464,21 +464,27 @@ done:
     return rc;
 }
 
-/* Fails because the columns of a module are not a multiple of the group size. The message lists
- * group sizes that fit all modules of the scheme. */
+/* Returns the greatest common divisor of the columns of all modules with this scheme. */
+static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
+{
+    int64_t common = 0;
+    for (int i = 0; i < p->n_linears; i++)
+        for (int64_t n = p->linears[i].scheme == s ? p->linears[i].I : 0; n;) {
+            int64_t rest = common % n;
+            common = n, n = rest;
+        }
+    return common;
+}
+
+/* Fails because groups do not divide the columns of a module. The message lists the sizes that
+ * divide the columns of all modules of its scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
-    int64_t common = 0;
+    int64_t common = common_columns(p, l->scheme);
     osh_buf sizes;
     osh_buf_init(&sizes, 0);
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].scheme == l->scheme)
-            for (int64_t n = p->linears[i].I; n;) { // greatest common divisor of all I
-                int64_t rest = common % n;
-                common = n, n = rest;
-            }
     for (int64_t n = 16; n <= 256; n += 16)
         if (common % n == 0)
             OSH_TRY(osh_buf_printf(cx, &sizes, "%s%lld", sizes.len ? ", " : "", (long long)n));
@@ -512,7 +518,6 @@ static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_pla
         int group = osh_only_kept(p, c->tensor, c->name);
         if (group >= 0) c->scheme = group;
     }
-    OSH_TRY(osh_only_warn(cx, p));
 done:
     return rc;
 }
@@ -591,6 +596,19 @@ static void warn_experts(osh_ctx *cx, const osh_matching *p)
     }
 }
 
+/* Returns the group size that replaces that of the scheme, or 0. Quality best may choose one if no
+ * option names a size: 64 or 32, if it divides the columns of all modules of the scheme. */
+static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
+{
+    const osh_options *o = p->in->opt;
+    if (!p->in->best || !o->scheme || o->chosen || o->group_size || p->in->group_size ||
+        a->type != OSH_Q_INT || a->scale_dtype != OSH_Q_SCALE_PLAIN)
+        return 0;
+    for (int64_t n = 64; n >= 32; n /= 2)
+        if (n < a->group_size && common % n == 0) return n;
+    return 0;
+}
+
 static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -611,9 +629,12 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     }
     for (int i = 0; i < p->n_linears; i++) {
         const osh_q_args *a = &p->linears[i].scheme->weights;
-        if (osh_q_in_groups(a) && p->linears[i].I % a->group_size)
-            OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
+        if (!osh_q_in_groups(a) || p->linears[i].I % a->group_size == 0) continue;
+        p->smaller_groups = smaller_groups(p, a, common_columns(p, p->linears[i].scheme));
+        if (p->smaller_groups) goto done;
+        OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
     }
+    OSH_TRY(osh_only_warn(cx, p));
     OSH_TRY(linears_order(cx, p));
     OSH_TRY(modules_refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
@@ -661,6 +682,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
     osh_plan_modules cs = {0}; // own
     OSH_TRY(p->in->graph ? modules_from_graph(cx, &cs, p) : modules_from_names(cx, &cs, p));
     OSH_TRY(modules_match(cx, p, &cs));
+    if (p->smaller_groups) goto done;
     OSH_TRY(modules_list_dense(cx, p, &cs));
     if (!p->n_linears && !changes_model_alone(p)) OSH_TRY(plan_refuse_nothing(cx, p));
     OSH_TRY(osh_plan_cache(cx, p));

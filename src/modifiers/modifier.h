@@ -172,13 +172,12 @@ typedef struct osh_modifier {
     osh_matcher *ignored;   // own
     osh_matcher *targets; // own: matcher of the targets of all schemes, one scheme after the other
     int *target_scheme;     // own: index of the scheme of each target
-    osh_q_args cache;       // kv_cache_scheme, or input_activations of the config group for
-                            // attention
-    bool queries;           // true: `cache` is from a config group for attention
-    bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
-    bool replaced;          // true: a later GPTQModifier without schemes uses these schemes
-    osh_candidate *candidates; // own: candidates for --target-bits; if n_candidates is 0, each
-                               // number of bits from 2 to 8 is a candidate
+    osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
+    bool queries;           // `cache` is that of a group for attention
+    bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
+    bool best;              // its quality is best
+    bool replaced;          // a later GPTQModifier without schemes has taken over the schemes
+    osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
     int n_candidates;
     // the type of the quantizer that a survey replaces (survey.h); NULL: the modifier is no survey
     const osh_modifier_type *surveyed;

@@ -208,7 +208,8 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
     OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
-    if (level && level->best) OSH_TRY(m->type->best(cx, m));
+    m->best = level && level->best;
+    if (m->best) OSH_TRY(m->type->best(cx, m));
     if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
         OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column,
                  m->type->name);

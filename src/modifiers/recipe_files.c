@@ -9,7 +9,8 @@
 static const char *const reserved[] = {
     "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
     "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
-    "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*"};
+    "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*",
+    "readme.md*"};
 
 // returns true if s contains the first n bytes of `text`
 static bool has_text(const char *s, const char *text, size_t n)

@@ -86,6 +86,7 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);
 typedef struct osh_seal_report {
     const char *html;                                         // view
+    const char *readme;                                       // view: the text of README.md
     osh_status (*json)(osh_ctx *cx, void *user, osh_file *f); // writes the JSON report
     void *user;
 } osh_seal_report;

@@ -33,7 +33,7 @@ static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kin
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
     static const char *const names[] = {
-        "config.json",     "recipe.yaml", "model.safetensors.index.json",
+        "config.json",     "recipe.yaml", "model.safetensors.index.json", OSH_README_NAME,
         OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
     static const char *const passing[] = {OSH_TUNED_NAME, OSH_TUNED_NAME ".tmp"};
     osh_status rc = OSH_OK;

@@ -152,7 +152,8 @@ done:
 static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *dir)
 {
     osh_status rc = OSH_OK;
-    static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml"};
+    static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml",
+                                      OSH_README_NAME};
     char **names = NULL; // own
     size_t n = 0;
     bool first = true;

@@ -244,6 +244,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_write_text(cx, e, "config.json", p->manifest.config_text,
                                 strlen(p->manifest.config_text)));
         OSH_TRY(seal_write_text(cx, e, "recipe.yaml", p->in.recipe->text, p->in.recipe->n_text));
+        OSH_TRY(seal_write_text(cx, e, OSH_README_NAME, report->readme, strlen(report->readme)));
         OSH_TRY(seal_write_experts(cx, e));
         OSH_TRY(seal_write_manifest(cx, e, results));
         OSH_TRY(seal_write_report(cx, e, report));

@@ -102,16 +102,21 @@ done:
     return rc;
 }
 
-/* Adds a field for each shard and each side file of the source, but not for config.json. */
+/* Adds all files of the source except config.json. README.md is one of them: the
+ * output's README.md has its licence. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL; // own
+    char **names = NULL, *readme = NULL; // own
     size_t n = 0;
     for (int s = 0; s < ck->n_shards; s++) OSH_TRY(identity_add_shard(cx, id, ck, s));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(identity_add_file(cx, id, "source", ck->dir, names[i]));
+    if (!(readme = osh_path_join(cx, ck->dir, OSH_README_NAME))) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_exists(readme))
+        OSH_TRY(identity_add_file(cx, id, "source", ck->dir, OSH_README_NAME));
 done:
+    osh_free(cx, readme);
     osh_strings_free(cx, names, n);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "base/name.h"
 #include "base/profile.h"
 #include "modifiers/survey.h"
+#include "plan/best.h"
 #include "schedule/blocks.h"
 #include "match/dense.h"
 #include "rewrite/experts.h"
@@ -119,16 +120,18 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
                  "--method and --quality exclude each other: gptq is a quality, rtn is fast");
     const osh_graph *g = p->in.graph;
     const char *head = g ? g->modules[g->nodes[g->head].module].name : NULL;
+    int64_t group = p->in.group_size ? p->in.group_size : o->group_size;
     const osh_recipe_flags flags = {.scheme = o->scheme,
                                     .method = o->quality ? o->quality : o->method,
                                     .targets = &o->targets, .ignore = &o->ignore,
-                                    .num_bits = o->num_bits, .group_size = o->group_size,
+                                    .num_bits = o->num_bits, .group_size = group,
                                     .symmetric = o->symmetric, .head = head};
     bool spared = false;
     OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->in.recipe, o->recipe, o->quality)
                       : osh_recipe_of_flags(cx, &p->in.recipe, &spared, &flags));
     p->in.spared = spared ? head : NULL;
     if (o->chosen) OSH_TRY(recipe_take_choice(cx, p));
+    osh_best_begin(&p->in);
     if (o->survey) OSH_TRY(plan_begin_survey(cx, p));
     for (size_t i = 0; i < p->in.recipe->n; i++)
         if (p->in.recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
@@ -211,10 +214,11 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
     if (!tok_path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_file_exists(tok_path)) OSH_TRY(osh_tokenizer_open(cx, &in->tok, o->model));
     in->max_seq_length = o->max_seq_length;
-    if (!in->max_seq_length) {
+    if (in->max_seq_length <= 0) {
         int64_t t = in->tok ? osh_tokenizer_model_max_length(in->tok) : 0;
         in->max_seq_length = in->graph->max_positions;
         if (t && t < in->max_seq_length) in->max_seq_length = t;
+        osh_best_length(in);
     }
     osh_dataset_options d = {
         .path = o->dataset, .text_column = o->text_column, .text_template = o->text_template,
@@ -259,8 +263,38 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Plans all parts that need no data: the output tensors and, if to_run is true, the pipeline and
- * the subgraphs. */
+/* Frees the schemes and the Linears of a matching. */
+static void plan_match_clear(osh_ctx *cx, osh_matching *m)
+{
+    for (size_t i = 0; i < m->n_schemes; i++) osh_q_scheme_deinit(cx, &m->schemes[i]);
+    for (int i = 0; i < m->n_linears; i++) {
+        osh_free(cx, m->linears[i].name);
+        osh_tensor_free(cx, m->linears[i].gradients.outputs);
+        osh_tensor_free(cx, m->linears[i].gradients.inputs);
+    }
+    osh_free(cx, m->schemes);
+    osh_free(cx, m->linears);
+    m->schemes = NULL, m->n_schemes = m->n_kept_schemes = 0;
+    m->linears = NULL, m->n_linears = 0;
+}
+
+/* Matches the modules, a second time if quality best has chosen a group size. */
+static osh_status plan_match(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_plan_match(cx, &p->match));
+    if (!p->match.smaller_groups) goto done;
+    p->in.group_size = p->match.smaller_groups, p->match.smaller_groups = 0;
+    plan_match_clear(cx, &p->match);
+    osh_recipe_free(cx, p->in.recipe), p->in.recipe = NULL;
+    OSH_TRY(plan_open_recipe(cx, p));
+    OSH_TRY(osh_plan_match(cx, &p->match));
+done:
+    return rc;
+}
+
+/* Plans everything that is known without data: the pipeline (only if to_run is true), and the
+ * output tensors. */
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
@@ -275,14 +309,14 @@ static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, b
     p->match.transforms = p->rewrites.rotated ? &p->rewrites.rotated->transforms : NULL;
     if (to_run) OSH_TRY(plan_choose_pipeline(cx, p));
     bool runs = to_run && p->in.pipeline != OSH_PIPELINE_DATAFREE;
-    OSH_TRY(osh_plan_match(cx, &p->match));
+    OSH_TRY(plan_match(cx, p));
     if (to_run) osh_online_warn(cx, &p->rewrites);
     OSH_TRY(osh_plan_by_route(cx, &p->match));
     OSH_TRY(osh_plan_folds(cx, &p->rewrites));
     if (to_run) OSH_TRY(osh_plan_blocks(cx, &p->schedule, &p->match));
     if (to_run) OSH_TRY(osh_plan_carry(cx, &p->schedule, &p->match));
     if (runs)
-        OSH_TRY(osh_plan_cut(cx, &p->schedule, &p->match, &p->rewrites, &opt->sequential_targets,
+        OSH_TRY(osh_plan_cut(cx, &p->schedule, &p->match, &p->rewrites, p->in.targets,
                              opt->sequential_targets_per_subgraph));
     if (runs) OSH_TRY(osh_plan_passthrough(cx, &p->rewrites, &p->match, p->schedule.parts));
     if (to_run && p->schedule.parts) plan_warn_compared(cx, p);
@@ -358,15 +392,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
     osh_plan_traversals_free(cx, p);
-    for (size_t i = 0; i < p->match.n_schemes; i++) osh_q_scheme_deinit(cx, &p->match.schemes[i]);
-    for (int i = 0; i < p->match.n_linears; i++) {
-        osh_free(cx, p->match.linears[i].name);
-        osh_tensor_free(cx, p->match.linears[i].gradients.outputs);
-        osh_tensor_free(cx, p->match.linears[i].gradients.inputs);
-    }
     osh_plan_drop_output(cx, &p->manifest, &p->match);
-    osh_free(cx, p->match.schemes);
-    osh_free(cx, p->match.linears);
+    plan_match_clear(cx, &p->match);
     osh_free(cx, p->rewrites.inherits);
     osh_free(cx, p->match.readers);
     osh_free(cx, p->match.users);

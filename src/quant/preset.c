@@ -3,6 +3,7 @@
  * and osh_format_infer chooses the storage format. */
 #include "quant/scheme.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -127,4 +128,33 @@ osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_
     if (!a->symmetric) OSH_TRY(osh_buf_printf(cx, b, " and a zero point"));
 done:
     return rc;
+}
+
+static bool args_are_alike(const osh_q_args *a, const osh_q_args *b)
+{
+    if (!a->present || !b->present) return a->present == b->present;
+    bool sized = a->type == OSH_Q_INT && a->strategy == OSH_Q_GROUP;
+    return a->bits == b->bits && a->type == b->type && a->strategy == b->strategy &&
+           a->symmetric == b->symmetric && a->dynamic == b->dynamic &&
+           a->scale_dtype == b->scale_dtype && (sized || a->group_size == b->group_size) &&
+           a->block[0] == b->block[0] && a->block[1] == b->block[1];
+}
+
+void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer)
+{
+    const osh_q_args *w = &s->weights, *in = &s->inputs;
+    const preset *found = NULL;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const preset *p = &presets[i];
+        bool preferred = prefer && !strcasecmp(prefer, p->name);
+        if (!args_are_alike(&p->weights, w) || !args_are_alike(&p->inputs, in)) continue;
+        if (!found || preferred) found = p;
+    }
+    if (found) {
+        snprintf(to, OSH_Q_NAME, "%s", found->name);
+        return;
+    }
+    snprintf(to, OSH_Q_NAME, "W%s%dA%s%d%s", w->type == OSH_Q_FLOAT ? "FP" : "", w->bits,
+             in->present && in->type == OSH_Q_FLOAT ? "FP" : "", in->present ? in->bits : 16,
+             w->symmetric ? "" : "_ASYM");
 }

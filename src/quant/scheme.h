@@ -125,9 +125,14 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
 /* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if no
  * preset has this name; the error message lists the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
-const char *osh_q_preset_name(size_t i); // returns the name of preset i, or NULL if i is too large
-/* Checks arguments, and sets arguments that are not given (strategy, zp_dtype, observer). Fails if
- * an argument is invalid or not supported. */
+enum { OSH_Q_NAME = 32 }; // bytes for the name of a scheme
+/* Sets `to` to the name of the preset with these arguments. Groups of integers may have any size.
+ * If several presets have them, `prefer` is chosen if it is one of them; may be NULL. A scheme
+ * without a preset gets a name of the same form, such as W3A16_ASYM. */
+void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
+const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
+/* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
+ * invalid or not supported. */
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight);
 /* Checks a whole scheme: its arguments (osh_q_args_check), their combination, and the format. */
 osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);

@@ -15,6 +15,7 @@
 #include "budget/memory.h"
 #include "budget/memory_rest.h"
 #include "match/dense.h"
+#include "plan/best.h"
 #include "schedule/looks.h"
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
@@ -417,6 +418,18 @@ done:
     return rc;
 }
 
+static osh_status print_best(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf text; // own
+    osh_buf_init(&text, 0);
+    OSH_TRY(osh_best_tell(cx, &text, p));
+    if (text.len) OSH_TRY(osh_buf_line(cx, b, "quality best sets %s", text.data));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
 static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -468,6 +481,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
                                p->in.ordinal, (long)p->schedule.n_batches,
                                (long)p->schedule.batch_tokens));
+    OSH_TRY(print_best(cx, b, p));
     OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));
     if (p->schedule.tune.steps)

@@ -1,6 +1,7 @@
 /* plan_print.h - prints a plan: as a summary for a screen, in full, or as JSON. */
 #ifndef OSH_PLAN_PRINT_H
 #define OSH_PLAN_PRINT_H
+#include "base/buf.h"
 #include "plan/plan.h"
 
 /* Prints the whole plan to *out (own), as text or as JSON. */
@@ -8,7 +9,13 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 /* Prints a summary of the job and of the memory and time that it needs to *out (own), in lines of
  * at most 80 columns. */
 osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p);
-/* Estimates the seconds of the job on the threads of this process, from cost.c's times for one core
- * with AVX2 and for one disk. */
+/* Appends a label and a text in at most two lines of 80 columns. Control characters become
+ * \uXXXX. */
+osh_status osh_plan_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Appends the first lines of a run: its decisions, and a lack of samples. */
+osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p);
+/* Estimates the seconds of the job on the threads of this process. cost.c counts for one core with
+ * AVX2; all bytes go to one disk. */
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p);
 #endif

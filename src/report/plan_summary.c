@@ -11,8 +11,10 @@
 #include "base/available.h"
 #include "base/file.h"
 #include "base/live.h"
+#include "base/quote.h"
 #include "budget/cards.h"
 #include "match/dense.h"
+#include "plan/best.h"
 #include "report/plan_print.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
@@ -45,17 +47,17 @@ done:
     return rc;
 }
 
-__attribute__((format(printf, 4, 5))) static osh_status
-put_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
+osh_status osh_plan_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
 {
     osh_status rc = OSH_OK;
-    char text[1000];
+    char text[1000], shown[2000];
     va_list ap;
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     OSH_TRY(osh_buf_printf(cx, b, "%-*s", LABEL, label));
-    OSH_TRY(put_wrapped(cx, b, text, LINES));
+    osh_show(shown, sizeof shown, text, NULL);
+    OSH_TRY(put_wrapped(cx, b, shown, LINES));
 done:
     return rc;
 }
@@ -81,7 +83,7 @@ static osh_status summary_quantized(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_matching *m = &p->match;
     osh_buf text;
     osh_buf_init(&text, 0);
-    if (!m->n_schemes) OSH_TRY(put_row(cx, b, "quantized", "no module"));
+    if (!m->n_schemes) OSH_TRY(osh_plan_row(cx, b, "quantized", "no module"));
     for (size_t i = 0; i < m->n_schemes && i < SCHEME_ROWS; i++) {
         const osh_q_scheme *s = &m->schemes[i];
         int n = 0;
@@ -89,11 +91,11 @@ static osh_status summary_quantized(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         osh_buf_clear(&text);
         OSH_TRY(osh_q_args_tell(cx, &text, "weights", &s->weights));
         OSH_TRY(osh_q_args_tell(cx, &text, s->weights.present ? "; inputs" : "inputs", &s->inputs));
-        OSH_TRY(put_row(cx, b, i ? "" : "quantized", "%d modules, %s: %s", n, s->format,
+        OSH_TRY(osh_plan_row(cx, b, i ? "" : "quantized", "%d modules, %s: %s", n, s->format,
                         text.data ? text.data : ""));
     }
     if (m->n_schemes > SCHEME_ROWS)
-        OSH_TRY(put_row(cx, b, "", "and %zu schemes more", m->n_schemes - SCHEME_ROWS));
+        OSH_TRY(osh_plan_row(cx, b, "", "and %zu schemes more", m->n_schemes - SCHEME_ROWS));
 done:
     osh_buf_deinit(cx, &text);
     return rc;
@@ -111,19 +113,57 @@ static osh_status summary_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->n_dense > DENSE_ROWS)
         OSH_TRY(osh_buf_printf(cx, &text, " and %lld kinds more",
                                (long long)(m->n_dense - DENSE_ROWS)));
-    if (text.len) OSH_TRY(put_row(cx, b, "dense", "%s", text.data));
+    if (text.len) OSH_TRY(osh_plan_row(cx, b, "dense", "%s", text.data));
     if (p->in.spared)
-        OSH_TRY(put_row(cx, b, text.len ? "" : "dense",
+        OSH_TRY(osh_plan_row(cx, b, text.len ? "" : "dense",
                         "%s, the output head; --targets Linear,%s quantizes it", p->in.spared,
                         p->in.spared));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_warning(cx, &text, m));
-    if (text.len) OSH_TRY(put_row(cx, b, "warning", "%s", text.data));
+    if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_grown(cx, &text, m, p->manifest.total_bytes));
-    if (text.len) OSH_TRY(put_row(cx, b, "warning", "%s", text.data));
+    if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
 done:
     osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+/* Prints what quality best has decided. */
+static osh_status summary_best(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf text; // own
+    osh_buf_init(&text, 0);
+    OSH_TRY(osh_best_tell(cx, &text, p));
+    if (text.len) OSH_TRY(osh_plan_row(cx, b, "best", "sets %s", text.data));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+/* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
+static const char *samples_asked(char to[48], const osh_plan *p)
+{
+    int64_t asked = p->in.opt->num_calibration_samples;
+    *to = 0;
+    if (p->in.data.n < asked) snprintf(to, 48, " of %lld asked for", (long long)asked);
+    return to;
+}
+
+osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    char asked[48], shown[600];
+    if (p->in.opt->named) {
+        osh_show(shown, sizeof shown, p->in.opt->output, NULL);
+        OSH_TRY(
+            osh_buf_printf(cx, b, "%-*s%s, in the current directory\n", LABEL, "output", shown));
+    }
+    OSH_TRY(summary_best(cx, b, p));
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE && *samples_asked(asked, p))
+        OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));
+done:
     return rc;
 }
 
@@ -131,19 +171,20 @@ static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_schedule *s = &p->schedule;
-    char tune[96] = "";
+    char tune[96] = "", asked[48] = "";
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(put_row(cx, b, "data", "none: weights are rounded from their values alone"));
+        OSH_TRY(osh_plan_row(cx, b, "data", "none: weights are rounded from their values alone"));
         goto done;
     }
-    OSH_TRY(put_row(cx, b, "data", "%lld samples, %lld tokens, at most %lld tokens a sample",
-                    (long long)p->in.data.n, (long long)p->in.data.offsets[p->in.data.n],
-                    (long long)p->in.max_seq_length));
+    OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
+                    (long long)p->in.data.n, samples_asked(asked, p),
+                    (long long)p->in.data.offsets[p->in.data.n], (long long)p->in.max_seq_length));
+    OSH_TRY(summary_best(cx, b, p));
     if (s->tune.steps)
         snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);
-    OSH_TRY(put_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
+    OSH_TRY(osh_plan_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
                     osh_n_ranges(s), tune, p->in.on_device ? "the GPU" : "the CPU"));
-    if (s->tune_not) OSH_TRY(put_row(cx, b, "warning", "nothing is tuned: %s", s->tune_not));
+    if (s->tune_not) OSH_TRY(osh_plan_row(cx, b, "warning", "nothing is tuned: %s", s->tune_not));
 done:
     return rc;
 }
@@ -157,15 +198,16 @@ static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_estimate e;
     char time[32];
     if (!p->in.on_device) {
-        OSH_TRY(put_row(cx, b, "GPU", "has nothing to do: weights are rounded on the host"));
+        OSH_TRY(osh_plan_row(cx, b, "GPU", "has nothing to do: weights are rounded on the host"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     double seconds =
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE];
     osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
-    OSH_TRY(put_row(cx, b, "time", "about %s on %s without the disk, estimated from its data sheet",
-                    time, m->title));
+    OSH_TRY(osh_plan_row(cx, b, "time",
+                         "about %s on %s without the disk, estimated from its data sheet", time,
+                         m->title));
 done:
     return rc;
 }
@@ -181,24 +223,25 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     int64_t smallest = m->least.host < m->peak.host ? m->least.host : m->peak.host;
     if (smallest < p->in.opt->others_host) smallest = p->in.opt->others_host;
     double seconds = 0;
-    OSH_TRY(put_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
+    OSH_TRY(osh_plan_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
                     size_text(needs, m->peak.host), size_text(has, osh_mem_machine()),
                     flag_text(least, smallest)));
     if (p->in.on_device)
-        OSH_TRY(put_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
+        OSH_TRY(osh_plan_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
                         size_text(needs, m->peak.device), p->in.card_model ? " of " : "",
                         p->in.card_model ? size_text(has, p->in.card_model->memory_bytes) : "",
                         flag_text(least, m->least.device)));
     if (m->peak.scratch)
         snprintf(scratch, sizeof scratch, " and %s of scratch files",
                  size_text(needs, m->peak.scratch));
-    OSH_TRY(put_row(cx, b, "disk", "%s%s; %s are free", size_text(least, p->manifest.total_bytes),
-                    scratch, room < 0 ? "an unknown number of bytes" : size_text(has, room)));
+    OSH_TRY(osh_plan_row(cx, b, "disk", "%s%s; %s are free",
+                         size_text(least, p->manifest.total_bytes), scratch,
+                         room < 0 ? "an unknown number of bytes" : size_text(has, room)));
     if (p->in.card_model) OSH_TRY(summary_estimate(cx, b, p));
     else if (!p->in.on_device) {
         OSH_TRY(osh_plan_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
-        OSH_TRY(put_row(cx, b, "time", "about %s with %d threads", time, osh_threads(cx)));
+        OSH_TRY(osh_plan_row(cx, b, "time", "about %s with %d threads", time, osh_threads(cx)));
     }
 done:
     return rc;
@@ -215,7 +258,7 @@ static osh_status summary_loaders(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (!(who = osh_q_who_loads(cx, &p->match.schemes[0], p->in.graph ? NULL : arch)))
         OSH_TRY(OSH_E_NOMEM);
     const char *text = strstr(who, ": ");
-    OSH_TRY(put_row(cx, b, "loads in", "%s", text ? text + 2 : who));
+    OSH_TRY(osh_plan_row(cx, b, "loads in", "%s", text ? text + 2 : who));
 done:
     osh_free(cx, who);
     return rc;
@@ -228,7 +271,7 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
     int64_t in = osh_checkpoint_stored_bytes(p->in.ck), made = p->manifest.total_bytes;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(put_row(cx, &b, "model", "%s, %s to %s (%.2f times smaller)",
+    OSH_TRY(osh_plan_row(cx, &b, "model", "%s, %s to %s (%.2f times smaller)",
                     p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)",
                     size_text(source, in), size_text(result, made),
                     made ? (double)in / (double)made : 0));
@@ -237,7 +280,7 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
     OSH_TRY(summary_loaders(cx, &b, p));
     OSH_TRY(summary_work(cx, &b, p));
     OSH_TRY(summary_needs(cx, &b, p));
-    OSH_TRY(put_row(cx, &b, "more", "oneshot plan ... --verbose, or --json"));
+    OSH_TRY(osh_plan_row(cx, &b, "more", "oneshot plan ... --verbose, or --json"));
     if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
 done:
     osh_buf_deinit(cx, &b);

@@ -11,6 +11,7 @@
 #include "base/available.h"
 #include "base/file.h"
 #include "base/name.h"
+#include "base/quote.h"
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "report/report_lists.h"
@@ -79,13 +80,8 @@ done:
 static osh_status command_put_word(osh_ctx *cx, osh_buf *b, const char *s)
 {
     osh_status rc = OSH_OK;
-    size_t plain =
-        strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
-    bool quoted = s[plain] || !plain;
-    OSH_TRY(osh_buf_append(cx, b, " '", quoted ? 2 : 1));
-    for (const char *c = s; *c; c++)
-        OSH_TRY(osh_buf_append(cx, b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
-    if (quoted) OSH_TRY(osh_buf_append(cx, b, "'", 1));
+    OSH_TRY(osh_buf_append(cx, b, " ", 1));
+    OSH_TRY(osh_shell_word(cx, b, s));
 done:
     return rc;
 }

@@ -78,8 +78,8 @@ static void html_head(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
     html_card(pg, "fallbacks");
-    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this comment in the page by its
-                                            // results
+    /* --eval and --sample replace these comments of the page by their results. */
+    PUT(pg, "<!-- evaluation --></div>\n<!-- sample --><!-- end of sample -->\n");
 }
 
 /* ---- error per module ---- */

@@ -234,6 +234,7 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
         OSH_TRY(files_known_add(cx, known, v->plan->manifest.shards[s].name));
     OSH_TRY(files_known_add(cx, known, "config.json"));
     OSH_TRY(files_known_add(cx, known, "recipe.yaml"));
+    OSH_TRY(files_known_add(cx, known, OSH_README_NAME));
     if (v->plan->manifest.n_shards > 1)
         OSH_TRY(files_known_add(cx, known, "model.safetensors.index.json"));
 done:

@@ -1,6 +1,6 @@
-# defaults.sh - defaults: --scheme alone leaves the head dense and reports it; flags set bits,
-# groups and zero points; lists are separated by commas; Python's spellings of flags are accepted,
-# or the message names the flag to use instead.
+# defaults.sh - defaults: --output is the model and the scheme. --scheme alone leaves the head dense
+# and reports it; flags set bits, groups and zero points; lists are separated by commas; Python's
+# spellings of flags are accepted, or the message names the flag to use instead.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -43,7 +43,41 @@ printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targe
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# Flags for bits, groups and zero points.
+# The output is named after model and scheme, and is refused or resumed as if named. The last lines
+# are commands that work.
+mkdir -p named/here
+ln -s "$tied" "named/it's a"
+head -c 600 "$tied/data/evaluation.txt" >named/text.txt
+run() { (cd named && "$ONESHOT" "$@" >../stdout 2>../stderr); }
+run "it's a/" --scheme w4a16 --num-bits 8 || fail "$(cat stderr)"
+grep -qx "output     it's a-W8A16, in the current directory" stdout || fail "no name: $(cat stdout)"
+grep -q '^loss' stdout && fail "rounding has a loss: $(cat stdout)"
+[ "$(sed -n '$p' stdout)" = "           vllm serve 'it'\\''s a-W8A16'" ] || fail "last line: $(cat stdout)"
+sed -n 's/^next *oneshot/"$ONESHOT"/p' stdout >next.sh
+(cd named && . ../next.sh >/dev/null) || fail "$(cat next.sh)"
+run "it's a" --scheme w4a16 --num-bits 8 || fail "$(cat stderr)"
+grep -q 'W8A16: is finished, made by this command; nothing to do$' stdout || fail "$(cat stdout)"
+if run "it's a" --scheme W8A16 --symmetric false --group-size 64 --output "it's a-W8A16"; then fail "an output is overwritten"; fi
+run "it's a" --scheme W8A16 --symmetric false || fail "$(cat stderr)"
+(cd named/here && cp "$tied"/*.json "$tied"/model.safetensors . && "$ONESHOT" . --scheme FP8_DYNAMIC --progress none >../../stdout)
+[ "$(wc -l <stdout)" = 1 ] || fail "progress none: $(cat stdout)"
+run "it's a" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$tied/data/calibration.jsonl" \
+    --num-calibration-samples 2 --max-seq-length 32 --eval text.txt || fail "$(cat stderr)"
+grep -qE '^loss       the outputs of 28 modules lose [0-9.]+ % of what rounding to nearest loses$' stdout || fail "$(cat stdout)"
+grep -q "oneshot eval --model 'it'.*--dataset text.txt$" stdout || fail "$(cat stdout)"
+[ "$(ls named named/here | grep -e -)" = "$(printf '%s\n' "it's a-W4A16" "it's a-W8A16" "it's a-W8A16_ASYM" here-FP8_DYNAMIC)" ] ||
+    fail "$(ls named named/here)"
+unnamed() { # arguments: words of the message, flags
+    if run "it's a" "${@:2}"; then fail "$*: has a name"; fi
+    grep -q -- "$1" stderr || fail "$*: $(cat stderr)"
+}
+unnamed 'mixed-groups.yaml has 2 schemes, so there is no single one.*want --output DIR' --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
+unnamed '--target-bits chooses a scheme for each module.*want --output DIR' --scheme W4A16 --target-bits 5
+unnamed 'neither --recipe nor --scheme is given'
+"$ONESHOT" --model "$tied" --scheme W8A16 --output=-w --progress line >stdout 2>/dev/null
+grep -q 'oneshot verify ./-w --model' stdout || fail "$(cat stdout)"
+
+# Bits, groups, zero points.
 groups() { # arguments: flags of the weights in a recipe, flags of the command line
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
         "$1" >r.yaml

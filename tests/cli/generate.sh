@@ -96,3 +96,49 @@ refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-id
 # A compressed model, in F32: the ids of transformers 5.17 (eager) on the same directory.
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
 [ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
+
+# --sample: source and output answer as generate does, side by side and in the report.
+prompt='How do I <list> files?'
+run() {
+    ${watch:-} "$ONESHOT" --model $model --scheme W4A16 --quality gptq --dataset $model/data/calibration.jsonl \
+        --num-calibration-samples 2 --max-seq-length 64 --output asked --progress none --threads 2 "$@" >said 2>err
+}
+answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
+if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
+[ ! -e asked ] || fail "there is an output"
+[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # its memory is larger
+least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+[ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps what the run has freed
+watch="$OSH_TOOLS/watch_memory watched" run --sample "$prompt" --host-memory "$least" || fail "$least: $(cat err)"
+read -r peak _ <watched
+[ "$SANITIZED" ] || [ "$peak" -le $((${least%MiB} << 20)) ] || fail "measured $peak, budget $least"
+SOURCE=$(answer $model) OUTPUT=$(answer asked) PROMPT=$prompt python3 - <<'P' || fail "$(cat said)"
+import html, json, os
+want = {k: os.environ[k.upper()] for k in ("prompt", "source", "output")}
+sample = json.load(open("asked/oneshot-report.json"))["sample"]
+assert {k: v.rstrip("\n") for k, v in sample.items()} == want, (sample, want) # the shell drops newlines at the end
+page = open("asked/oneshot-report.html").read()
+assert page.count('<table id="sample">') == 1 and all(html.escape(want[k], quote=False) in page for k in ("prompt", "source", "output"))
+lines = open("said").read().splitlines()
+assert lines[1] == "sample     " + want["prompt"] and lines[2].split() == ["source", "output"], lines
+assert all(len(line) <= 80 for line in lines[1:]) and len(lines) > 4
+left = "".join("".join(line[:41] for line in lines[3:]).split()) # a long word may be cut
+assert left == "".join(want["source"].split()), (left, want["source"])
+P
+cp said first
+run --sample "$prompt" # finished: the answers of the report
+cmp <(sed 1d said) <(sed 1d first)
+run --sample "The option" # another prompt replaces them
+python3 -c 'import json; s = json.load(open("asked/oneshot-report.json"))["sample"]; assert s["prompt"] == "The option", s'
+[ "$(grep -o '<table id="sample">' asked/oneshot-report.html | wc -l)" = 1 ] || fail "two samples in the report"
+"$ONESHOT" verify asked --model $model >/dev/null
+"$ONESHOT" eval --model asked --reference $model --dataset "$OSH_SOURCE_DIR/examples/docs-llama-3m/data/evaluation.txt" \
+    --max-windows 1 --max-seq-length 16 --sample "$prompt" --json --progress none >said
+OUTPUT=$(answer asked) SOURCE=$(answer $model) python3 -c 'import json, os; s = json.load(open("said"))["sample"]; e = os.environ
+assert s["model"].rstrip("\n") == e["OUTPUT"] and s["reference"].rstrip("\n") == e["SOURCE"], s'
+mv asked/tokenizer.json kept
+if "$ONESHOT" eval --model asked --dataset kept --sample x 2>err; then fail "reads a text without a tokenizer"; fi
+grep -q -e '--sample: asked has no tokenizer.json' err || fail "$(cat err)"
+rm plain/tokenizer.json
+if "$ONESHOT" plain --scheme W4A16 --sample x --output none 2>err; then fail "answers without a tokenizer"; fi
+grep -q -e '--sample: plain has no tokenizer.json' err && [ ! -e none ] || fail "$(cat err)"

@@ -44,7 +44,37 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# Suggestions for mistyped words.
+# Topics and schemes: one screen each, in any case. Their commands, recipes and flags exist.
+"$ONESHOT" help topics >topics
+n=0
+"$ONESHOT" help schemes | awk '$2 == "weights" {print $1}' >schemes
+[ "$(wc -l <schemes)" -ge 32 ] || fail "only $(wc -l <schemes) schemes"
+[ -z "$SANITIZED" ] || printf '%s\n' W4A16_ASYM FP8_BLOCK NVFP4 >schemes
+for topic in $(sed -n 's/^  \([a-z-]*\)  .*/\1/p' topics) $(cat schemes); do
+    case $topic in all | schemes | modifiers | models | python) continue ;; esac
+    "$ONESHOT" help "${topic^^}" >one || fail "help $topic"
+    awk 'length($0) > 80 || / $/ { bad = 1 } END { exit bad || NR > 40 || NR < 5 }' one || fail "$topic: $(cat one)"
+    n=$((n + 1))
+done
+[ $n -ge 9 ] || fail "only $n topics and schemes"
+grep -q '^  exit-codes ' topics || fail "$(cat topics)"
+for topic in gptq awq recipes; do
+    "$ONESHOT" help $topic | sed -n '/^  default_stage:/,/^$/s/^  //p' | sed 's/group_size: 64/group_size: 32/' >topic.yaml
+    "$ONESHOT" plan --model "$model" --recipe topic.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 1 >/dev/null
+    "$ONESHOT" help $topic | grep -o -e ' --[a-z-]*' | sort -u | while read -r flag; do "$ONESHOT" help "$flag" >/dev/null || fail "$flag of $topic"; done
+done
+for page in $(for t in gptq awq formats environment exit-codes; do "$ONESHOT" help $t; done | grep -o 'docs/[a-z/-]*\.md'); do
+    [ -f "$OSH_SOURCE_DIR/$page" ] || fail "no $page"
+done
+"$ONESHOT" help awqmodifier | cmp - <("$ONESHOT" help awq)
+"$ONESHOT" help w4a16 >one
+grep -qx 'bits       4.12 for a weight, with scales' one && grep -q '^loads in   pack-quantized: vLLM' one &&
+    grep -q '^data       none with' one && grep -qx '  oneshot DIR --scheme W4A16' one || fail "$(cat one)"
+"$ONESHOT" help nvfp4 >one
+grep -qx "  oneshot DIR --scheme NVFP4 --dataset chats.jsonl" one || fail "NVFP4 needs data"
+"$ONESHOT" plan --model "$model" --scheme NVFP4 >/dev/null 2>&1 && fail "NVFP4 needs no data"
+
+# Did you mean.
 meant() { # arguments: part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
@@ -53,9 +83,11 @@ meant() { # arguments: part of the message, exit code, command line
 }
 meant "unknown command 'evla'; did you mean eval?" 2 evla
 meant "unknown option '--modle'; did you mean --model?" 2 --modle m
-meant "unknown option '--samples'; did you mean --num-calibration-samples?" 2 plan --samples 3
+meant "unknown option '--samples': want --num-calibration-samples" 2 plan --samples 3 # not --sample
+meant "unknown option '--calibration-samples'; did you mean --num-calibration-samples?" 2 plan --calibration-samples 3
 meant "unknown option '--per-tokens'; did you mean --per-token?" 2 eval --per-tokens f
-meant "no help for 'schems': want a command, a flag, all, schemes, modifiers, models or python; did you mean schemes?" 2 help schems
+meant "no help for 'schems': want a command, a flag, a scheme, or a topic (\`oneshot help topics\`); did you mean schemes?" 2 help schems
+meant "; did you mean recipes?" 2 help recipies
 meant "MXFP8A16; did you mean W4A16?" 2 --model "$model" --scheme W4A61 --output out
 printf 's_stage:\n  s_modifiers:\n    GPTModifier: {scheme: W4A16}\n' >r.yaml
 meant "; did you mean GPTQModifier?" 1 --model "$model" --recipe r.yaml --output out

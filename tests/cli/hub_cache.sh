@@ -21,6 +21,9 @@ for file in a/*.safetensors a/config.json a/generation_config.json a/tokenizer.j
 done
 [ ! -L b/config.json ] || fail "links in the output"
 "$ONESHOT" verify b --model org/tiny@main >/dev/null
+"$ONESHOT" --model org/tiny@main --scheme W4A16 >said 2>/dev/null
+grep -qx 'next       oneshot verify tiny-W4A16 --model org/tiny@main' said || { cat said; exit 1; }
+cmp tiny-W4A16/model.safetensors b/model.safetensors
 "$ONESHOT" inspect "org/tiny@$commit" | grep -q model.layers.0 || fail "inspect"
 "$ONESHOT" plan --model org/tiny --scheme W4A16 >/dev/null
 mkdir -p org && cp -r m org/tiny # a directory with this path has precedence

@@ -24,8 +24,37 @@ tr -d '\n ' <out/config.json |
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 "$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
 
-# Tests codes on modules for which no loader accepts codes.
-planted() { # arguments: module, its new name, kind of module, commands on the config
+# The first lines of inspect, in 80 columns.
+summary() { # arguments: model, wanted lines; "..." in a line is any text
+    local line want
+    "$ONESHOT" inspect "$1" | sed '/^$/,$d' >said
+    awk 'length($0) > 80 { exit 1 }' said || fail "a line is too long: $(cat said)"
+    for want in "${@:2}"; do
+        IFS= read -r line || line=
+        [[ $line == ${want//.../*} ]] || fail "inspect $1: want '$want': $(cat said)"
+    done <said
+}
+docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
+summary "$docs" 'model      LlamaForCausalLM, 3.4 million parameters, BF16, 6.8 MB in 1 file' 'layers     4 of LlamaDecoderLayer' \
+    'head       lm_head, tied to model.embed_tokens.weight' 'tokenizer  tokenizer.json with 4096 tokens; with a chat template' \
+    'quantized  no' 'data       recipes with calibration data are supported' ''
+summary m 'model      OddForCausalLM, ... million parameters, BF16, ... MB in 3 files' \
+    'layers     2; 4 experts, 2 of them for a token' 'head       not tied by config.json' \
+    'tokenizer  no tokenizer.json: data needs token ids' 'quantized  no' \
+    'data       only recipes without data are supported: OddForCausalLM is not known' '           (oneshot help models)' ''
+"$ONESHOT" inspect m >whole
+rm -rf f && cp -r out f
+sed -i 's/OddForCausalLM/Qwen3MoeForCausalLM/; s/"odd"/"qwen3_moe"/' f/config.json
+summary f 'model      Qwen3MoeForCausalLM, '"$(sed -n 's/^model.*, \(.* parameters\), .*/\1/p' whole)"', ...' \
+    'layers     2 of Qwen3MoeDecoderLayer; 4 experts, 2 of them for a token' 'head       lm_head, with its own weight' \
+    'tokenizer  no ...' 'quantized  ... modules by compressed-tensors: weights 4-bit integer, a scale ...' '           each group of 128' \
+    'data       recipes with calibration data are supported' ''
+sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
+"$ONESHOT" inspect f >said
+grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
+
+# Codes on modules for which no loader takes them.
+planted() { # arguments: module, its new name, what it is, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
     sed -i "${4:-}" f/config.json

@@ -11,6 +11,39 @@ one() { "$ONESHOT" --model src --recipe "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml
 one --output out --max-shard-size 1MB >/dev/null
 cmp src/extra.dat out/extra.dat
 cmp src/tokenizer.json out/tokenizer.json
+
+# README.md has the licence of the source's README.md and nothing else of it. verify knows the file.
+readme() { # argument: the source's README.md, or nothing; the output's front matter goes to `matter`
+    if [ -n "$1" ]; then printf -- "$1" >src/README.md; else rm -f src/README.md; fi
+    one --output described --overwrite >/dev/null
+    sed '/^---$/,/^---$/!d' described/README.md >matter
+}
+wanted() { cmp matter <(printf '%s\n' --- "base_model: ${base:-src}" 'base_model_relation: quantized' "$@" tags: '- compressed-tensors' ---) || { cat matter; exit 1; }; }
+readme '---\nlicense: apache-2.0\nlanguage: [en]\nbase_model: a/b\n---\n# Mine\nlicense: mit\n'
+wanted 'license: apache-2.0'
+grep -q '^| Scheme | W4A16: weights 4-bit integer, a scale for each group of 128; 28 modules |$' described/README.md
+grep -q '^    vllm serve \.$' described/README.md
+if grep -q Mine described/README.md; then echo "the source's README.md was copied"; exit 1; fi
+"$ONESHOT" verify described --model src >/dev/null
+echo more >>described/README.md
+if "$ONESHOT" verify described >log; then echo "a changed README.md is not found"; exit 1; fi
+grep -q 'README.md' log
+readme '---\r\nlicense: other\r\nlicense_name: "my: own"\r\nlicense_link: LICENSE\r\n---\r\n'
+wanted 'license: other' "license_name: 'my: own'" 'license_link: LICENSE'
+for none in '' '# no matter\n' '---\nlicense: x\n' '---\nlicense: [x, y]\n---\n' '---\nlicense: "x\n---\n' '---\n---\n' '\n---\nlicense: x\n---\n'; do
+    readme "$none"
+    wanted
+done
+sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json
+base=org/name
+readme ''
+wanted
+grep -q '^The source is .org/name.(https://huggingface.co/org/name)\.' described/README.md
+mkdir -p hub/models--an--other/snapshots
+ln -s "$PWD/src" hub/models--an--other/snapshots/0123456789abcdef0123456789abcdef01234567
+"$ONESHOT" hub/models--an--other/snapshots/0123456789abcdef0123456789abcdef01234567 --scheme W8A16 --progress none >/dev/null
+grep -qx 'base_model: an/other' other-W8A16/README.md
+cp "$model/config.json" "$model/README.md" src
 cmp "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml" out/recipe.yaml
 [ ! -e out/pytorch_model.bin ] || { echo "weights of another format were copied"; exit 1; }
 [ ! -e out.oneshot-partial ] || { echo "the partial directory is still there"; exit 1; }

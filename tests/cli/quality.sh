@@ -1,6 +1,6 @@
 # quality.sh - --quality best. The bytes do not depend on threads, batch and the spelling of the
 # flag. No step raises a module's loss. The error of the outputs is smaller than with gptq. The
-# memory is as predicted. A kill does not change the result.
+# memory is as predicted. A kill does not change the result. It decides what no flag names.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -15,6 +15,8 @@ run() { # arguments: output, flags
 flags=(--scheme W3A16 --ignore lm_head)
 base=$(run base "${flags[@]}" --quality best --threads 1)
 [ "$(run more "${flags[@]}" --quality best --threads 3 --batch-size 4)" = "$base" ] || fail "threads or batch count"
+cmp base/README.md more/README.md || fail "README.md depends on threads"
+grep -qE '^\| Loss \| the outputs of 28 modules lose [0-9.]+ % of' base/README.md || fail "README.md has no loss"
 cat >best.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -28,6 +30,40 @@ sed -i 's/, quality: best//' best.yaml
 "$ONESHOT" --model "$model" --recipe best.yaml --quality fast --output fast --progress none >/dev/null || fail "fast wants data"
 "$ONESHOT" plan --model "$model" "${flags[@]}" --quality best --method gptq 2>message && fail "two words for one thing"
 grep -q -e "--method and --quality exclude each other" message || fail "$(cat message)"
+
+# Best decides what no flag names. The bytes are those of a run with these flags.
+[ "$(run named "${flags[@]}" --quality best --sequential-targets Linear)" = "$base" ] || fail "best has other targets than Linear"
+[ "$(run layers "${flags[@]}" --quality best --sequential-targets LlamaDecoderLayer)" != "$base" ] || fail "named targets are not taken"
+"$OSH_TOOLS/make_model" odd hidden=192 intermediate=384 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null
+job=(--model odd --dataset odd/calibration.jsonl --scheme W4A16 --quality best)
+"$ONESHOT" "${job[@]}" --output chosen 2>/dev/null >stdout
+grep -qx 'best       sets --sequential-targets Linear, --group-size 64 (128 does not' stdout || fail "says nothing: $(cat stdout)"
+grep -q '^data  *3 samples of 512 asked for$' stdout || fail "says nothing of the samples: $(cat stdout)"
+"$ONESHOT" "${job[@]}" --output quiet --progress none >stdout 2>stderr
+[ "$(wc -l <stdout)" = 1 ] && [ ! -s stderr ] || fail "progress none: $(cat stdout stderr)"
+"$ONESHOT" "${job[@]}" --output wanted --group-size 64 --sequential-targets Linear --max-seq-length 2048 --progress none >/dev/null
+for f in model.safetensors config.json recipe.yaml; do
+    cmp chosen/$f wanted/$f || fail "groups of 64"
+    cmp quiet/$f wanted/$f || fail "groups of 64, quietly"
+done
+"$ONESHOT" verify chosen --model odd >/dev/null || fail "the chosen groups are not verified"
+plan() { "$ONESHOT" plan "${job[@]}" "$@" >plan 2>message; }
+plan --group-size 128 && fail "a named size is changed"
+grep -q 'groups of 128 do not divide: want --group-size' message || fail "$(cat message)"
+plan --ignore 're:.*(self_attn|gate|up).*'
+if grep -q -e '--group-size' plan; then fail "128 divides the modules that are left: $(cat plan)"; fi
+plan --target-bits 4.6
+grep -q -e '--group-size 64' plan || fail "with bits for each module: $(cat plan)"
+for names in "0 4096" "3000 3000" "-1 2048"; do
+    plan --max-seq-length "${names% *}"
+    grep -q "at most ${names#* } tokens" plan || fail "--max-seq-length ${names% *}: $(cat plan)"
+done
+"$OSH_TOOLS/make_model" odd hidden=96 intermediate=160 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null
+plan
+grep -q -e '--group-size 32' plan || fail "groups of 32: $(cat plan)"
+if "$ONESHOT" plan "${job[@]:0:6}" --quality gptq 2>message; then fail "gptq chooses groups"; fi
+printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: W4A16, quality: best, ignore: [lm_head]}\n' >own.yaml
+if "$ONESHOT" plan "${job[@]:0:4}" --recipe own.yaml 2>message; then fail "a recipe's groups are changed"; fi
 
 python3 - <<'PYTHON'
 import json
@@ -54,6 +90,7 @@ for part in 3 5; do
     [ ! -e resumed.oneshot-partial ] || taken_up=$((taken_up + 1))
     [ "$(run resumed "${flags[@]}" --quality best --threads 1)" = "$base" ] || fail "killed at $part/6: other bytes"
     [ "$(losses resumed)" = "$(losses base)" ] || fail "killed at $part/6: $(diff <(losses base) <(losses resumed))"
+    cmp base/README.md resumed/README.md || fail "killed at $part/6: another README.md"
     rm -rf resumed
 done
 [ $taken_up = 2 ] || fail "only $taken_up kills left finished work"

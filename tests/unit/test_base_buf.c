@@ -1,5 +1,6 @@
 /* test_base_buf.c - tests appending, printing, the size limit and the final NUL. */
 #include "base/buf.h"
+#include "base/quote.h"
 #include "torture.h"
 
 static void grows_and_stays_terminated(void **state)
@@ -66,6 +67,30 @@ done:
     return rc;
 }
 
+static void words_for_a_shell(void **state)
+{
+    osh_ctx *cx;
+    osh_buf b;
+    static const char *const rows[][2] = {
+        {"a/b-1_2.x", "a/b-1_2.x"}, {"", "''"},       {"a b", "'a b'"},
+        {"it's", "'it'\\''s'"},     {"$x", "'$x'"},   {"a\nb", "$'a\\012b'"},
+        {"'\x1b\\", "$'\\047\\033\\134'"}, {"gr\xc3\xbc\xc3\x9f", "'gr\xc3\xbc\xc3\x9f'"},
+        {"\xff", "$'\\377'"},      {"a\xe2\x80\xae", "$'a\\342\\200\\256'"},
+    };
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_buf_init(&b, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_buf_clear(&b);
+        assert_ok(cx, osh_shell_word(cx, &b, rows[i][0]));
+        assert_string_equal(b.data, rows[i][1]);
+    }
+    osh_buf_clear(&b);
+    assert_ok(cx, osh_shell_path(cx, &b, "-x y"));
+    assert_string_equal(b.data, "./'-x y'");
+    osh_buf_deinit(cx, &b);
+    osh_ctx_free(cx);
+}
+
 static void torture_buf(void **state)
 {
     assert_true(torture(fill, NULL) > 3);
@@ -76,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_and_stays_terminated),
         cmocka_unit_test(cap_is_kept),
+        cmocka_unit_test(words_for_a_shell),
         cmocka_unit_test(torture_buf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "torture.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char *(*vars)[2]; // the environment: rows of name and value; a row of NULL is the end
@@ -215,11 +216,39 @@ static void test_find(void **state)
                  "at revision v2");
 }
 
+static void test_id_of_dir(void **state)
+{
+    fixture *f = *state;
+    static const struct { const char *dir, *id; } rows[] = {
+        {"/c/hub/models--org--name/snapshots/" COMMIT, "org/name"},
+        {"models--org--na-me.v1/snapshots/" COMMIT "//", "org/na-me.v1"},
+        {"/c/hub/models--org--name/snapshots/main", NULL},
+        {"/c/hub/models--name/snapshots/" COMMIT, NULL},
+        {"/c/hub/datasets--org--name/snapshots/" COMMIT, NULL},
+        {"/c/models--org--name/snapshot/" COMMIT, NULL},
+        {"/c/models--org--a--b/snapshots/" COMMIT, NULL},
+        {"/snapshots/" COMMIT, NULL},
+        {"snapshots/" COMMIT, NULL},
+        {"/" COMMIT, NULL},
+        {COMMIT, NULL},
+        {"/", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *id = NULL; // own
+        assert_ok(f->cx, osh_hub_id_of_dir(f->cx, &id, rows[i].dir));
+        if (!id != !rows[i].id || (id && strcmp(id, rows[i].id)))
+            fail_msg("'%s': got %s", rows[i].dir, id ? id : "none");
+        osh_free(f->cx, id);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_names, setup_dir, teardown_dir),
         cmocka_unit_test(test_file_names),
+        cmocka_unit_test_setup_teardown(test_id_of_dir, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_environment, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_find, setup_dir, teardown_dir),
     };

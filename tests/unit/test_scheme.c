@@ -579,6 +579,31 @@ static void test_torture(void **state)
     cJSON_Delete(o);
 }
 
+static void test_names(void **state)
+{
+    static const char *const others[] = {"W8A8", "INT8"}; // two names of the same arguments
+    char name[OSH_Q_NAME];
+    for (size_t i = 0; osh_q_preset_name(i); i++) {
+        osh_q_scheme s = {0};
+        assert_ok(cx, osh_q_preset(cx, &s, osh_q_preset_name(i)));
+        osh_q_name(name, &s, osh_q_preset_name(i));
+        assert_string_equal(name, osh_q_preset_name(i));
+        osh_q_name(name, &s, NULL);
+        if (strcmp(name, osh_q_preset_name(i))) assert_string_equal(name, others[0]);
+    }
+    osh_q_scheme s = {0};
+    assert_ok(cx, osh_q_preset(cx, &s, "W4A16"));
+    s.weights.group_size = 64;
+    osh_q_name(name, &s, "w4a16");
+    assert_string_equal(name, "W4A16");
+    s.weights.bits = 3, s.weights.symmetric = false;
+    osh_q_name(name, &s, "W4A16");
+    assert_string_equal(name, "W3A16_ASYM");
+    s.weights.strategy = OSH_Q_CHANNEL, s.weights.symmetric = true;
+    osh_q_name(name, &s, "W4A16");
+    assert_string_equal(name, "W3A16");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_vllm_order),   cmocka_unit_test(test_vllm_families),
         cmocka_unit_test(test_vllm_lacking), cmocka_unit_test(test_vllm_experts),
         cmocka_unit_test(test_vllm_latent),  cmocka_unit_test(test_print_fills_observers),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

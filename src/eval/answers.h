@@ -1,0 +1,27 @@
+/* answers.h - the answers of models to one prompt (--sample). */
+#ifndef OSH_ANSWERS_H
+#define OSH_ANSWERS_H
+#include "base/buf.h"
+#include "eval/generate.h"
+
+typedef struct osh_question { // views
+    const char *prompt, *models_dir, *chat_date, *isa;
+    int64_t host_memory; // budget in bytes; 0: none
+    bool no_activation_quantization;
+} osh_question;
+/* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
+ * template, the prompt is the message of a user. */
+osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_question *q);
+/* *host: the smallest --host-memory for the answer of the model, and of an output that a run makes
+ * of it. Fails if the model cannot answer. */
+osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const osh_question *q);
+
+typedef struct osh_answers { // views
+    const char *prompt;
+    const char *names[2], *texts[2]; // names[1] NULL: one answer
+} osh_answers;
+/* Appends the prompt, and the answers in two columns, in lines of at most 80 characters. */
+osh_status osh_answers_print(osh_ctx *cx, osh_buf *b, const osh_answers *a);
+/* Appends a JSON object with the members "prompt" and names. */
+osh_status osh_answers_json(osh_ctx *cx, osh_buf *b, const osh_answers *a);
+#endif

@@ -1,0 +1,11 @@
+/* topics.h - texts about methods, formats and the program, for `oneshot help TOPIC`. */
+#ifndef OSH_TOPICS_H
+#define OSH_TOPICS_H
+
+typedef struct osh_topic {
+    const char *name, *also; // also: another name, or NULL
+    const char *does, *text; // a few words; the text, without the newline at its end
+} osh_topic;
+extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table
+const osh_topic *osh_topic_find(const char *name); // ignores case; NULL: there is none
+#endif

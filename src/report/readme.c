@@ -1,0 +1,242 @@
+/* readme.c - makes README.md of an output: front matter that the Hub reads, a table, and the
+ * command of vLLM. The licence comes from the front matter of the source's README.md. The rest of
+ * that file describes the source, so it is linked and not copied. */
+#include "report/readme.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/name.h"
+#include "hub/hub.h"
+#include "output/tuned.h"
+#include "report/closing.h"
+#include "text/yaml.h"
+
+enum { MOST_MATTER = 1 << 16, MOST_NAME = 96 };
+
+/* Returns the bytes of the front matter between its two lines of "---". Returns 0 if the text has
+ * none. text[n] is a NUL. */
+static size_t matter_length(const char *text)
+{
+    for (const char *s = text; (s = strchr(s, '\n')); s++)
+        if (!strncmp(text, "---", 3) && strspn(text + 3, "\r\n") && !strncmp(s, "\n---", 4) &&
+            (strspn(s + 4, "\r\n") || !s[4]))
+            return (size_t)(s - text) - 3;
+    return 0;
+}
+
+/* Reads the front matter of the source's README.md. *out (own) is NULL if the file is missing, has
+ * no front matter, or has one that cannot be read. */
+static osh_status source_matter(osh_ctx *cx, osh_yaml **out, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL;                                      // own
+    char *path = osh_path_join(cx, ck->dir, OSH_README_NAME);  // own
+    char *text = NULL;                                       // own
+    *out = NULL;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) goto done;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    size_t n = (size_t)osh_file_bytes(f);
+    if (n > MOST_MATTER) n = MOST_MATTER;
+    OSH_NEW(cx, text, n + 1);
+    OSH_TRY(osh_file_pread(cx, f, text, n, 0));
+    size_t len = matter_length(text);
+    if (!len) goto done;
+    rc = osh_yaml_parse(cx, out, text + 3, len, path);
+    if (rc && rc != OSH_E_NOMEM) {
+        osh_log(cx, OSH_LOG_INFO, "%s: its front matter is not used: %s", path, osh_error_text(cx));
+        osh_error_clear(cx);
+        rc = OSH_OK, *out = NULL;
+    }
+done:
+    osh_file_close(cx, f);
+    osh_free(cx, text);
+    osh_free(cx, path);
+    return rc;
+}
+
+/* Appends "key: value" for a text of the source's README.md. */
+static osh_status put_carried(osh_ctx *cx, osh_buf *b, const osh_yaml *matter, const char *key)
+{
+    osh_status rc = OSH_OK;
+    const osh_yaml *v =
+        matter && matter->kind == OSH_Y_MAP ? osh_yaml_get(matter, key) : NULL;
+    if (!v || v->kind != OSH_Y_STR || !*v->text || strchr(v->text, '\n')) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "%s: ", key));
+    OSH_TRY(osh_yaml_name(cx, b, v->text));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+done:
+    return rc;
+}
+
+/* True if the Hub accepts the text as the name of a model without an organization. */
+static bool is_model_name(const char *s)
+{
+    size_t n = strlen(s);
+    if (!n || n > MOST_NAME || !isalnum((unsigned char)s[0])) return false;
+    for (; *s; s++)
+        if (!isalnum((unsigned char)*s) && !strchr("_.-", *s)) return false;
+    return true;
+}
+
+/* Sets *out (own) to the name of the source: that on the Hub if it is known, or else that of its
+ * directory. NULL: neither is a name. *hub: the name is that of the Hub. */
+static osh_status source_name(osh_ctx *cx, char **out, bool *hub, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_hub_name name = {0}; // own
+    const char *was = osh_hf_config_str(ck->config, "_name_or_path");
+    char *dir = realpath(ck->dir, NULL); // own
+    const char *last = osh_path_last(dir ? dir : ck->dir);
+    *hub = true;
+    OSH_TRY(osh_hub_id_of_dir(cx, out, ck->dir));
+    if (*out) goto done;
+    if (was) OSH_TRY(osh_hub_name_read(cx, &name, hub, was));
+    if (was && *hub) {
+        *out = name.id, name.id = NULL; // give
+        goto done;
+    }
+    *hub = false;
+    if (is_model_name(last) && !(*out = osh_strdup(cx, last)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a name");
+done:
+    osh_hub_name_deinit(cx, &name);
+    free(dir);
+    return rc;
+}
+
+static osh_status put_matter(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *base)
+{
+    static const char *const carried[] = {"license", "license_name", "license_link"};
+    osh_status rc = OSH_OK;
+    osh_yaml *matter = NULL; // own
+    OSH_TRY(source_matter(cx, &matter, p->in.ck));
+    OSH_TRY(osh_buf_printf(cx, b, "---\n"));
+    if (base) {
+        OSH_TRY(osh_buf_printf(cx, b, "base_model: "));
+        /* Any name of the Hub is a plain string of YAML. */
+        OSH_TRY(strchr(base, '/') ? osh_buf_printf(cx, b, "%s", base) : osh_yaml_name(cx, b, base));
+        OSH_TRY(osh_buf_printf(cx, b, "\nbase_model_relation: quantized\n"));
+    }
+    for (size_t i = 0; i < sizeof carried / sizeof *carried; i++)
+        OSH_TRY(put_carried(cx, b, matter, carried[i]));
+    OSH_TRY(osh_buf_printf(cx, b, "tags:\n- compressed-tensors\n---\n\n"));
+done:
+    osh_yaml_free(cx, matter);
+    return rc;
+}
+
+/* Appends a row for each scheme. */
+static osh_status put_schemes(osh_ctx *cx, osh_buf *b, const osh_matching *m)
+{
+    osh_status rc = OSH_OK;
+    char name[OSH_Q_NAME];
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        const osh_q_scheme *s = &m->schemes[i];
+        int n = 0;
+        for (int l = 0; l < m->n_linears; l++) n += m->linears[l].scheme_index == (int)i;
+        osh_q_name(name, s, NULL);
+        OSH_TRY(osh_buf_printf(cx, b, "| Scheme | %s%s", s->weights.present ? name : "attention",
+                               s->weights.present ? ": " : ""));
+        OSH_TRY(osh_q_args_tell(cx, b, "weights", &s->weights));
+        OSH_TRY(osh_q_args_tell(cx, b, s->weights.present ? "; inputs" : " inputs", &s->inputs));
+        if (n) OSH_TRY(osh_buf_printf(cx, b, "; %d modules", n));
+        OSH_TRY(osh_buf_printf(cx, b, " |\n"));
+    }
+    if (!m->cache.present) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "| Key-value cache |"));
+    OSH_TRY(osh_q_args_tell(cx, b, " keys and values", &m->cache));
+    OSH_TRY(osh_buf_printf(cx, b, " |\n"));
+done:
+    return rc;
+}
+
+/* Appends the names of the modifiers, such as "SmoothQuantModifier, GPTQModifier". */
+static osh_status put_method(osh_ctx *cx, osh_buf *b, const osh_recipe *r)
+{
+    osh_status rc = OSH_OK;
+    bool first = true;
+    OSH_TRY(osh_buf_printf(cx, b, "| Method | "));
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->modifiers[i].replaced) continue;
+        OSH_TRY(osh_buf_printf(cx, b, "%s%s%s", first ? "" : ", ", r->modifiers[i].type->name,
+                               r->modifiers[i].best ? " (quality best)" : ""));
+        first = false;
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "; `recipe.yaml` has its settings |\n"));
+done:
+    return rc;
+}
+
+static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_tuned *t = osh_emit_tuned(r->emitter);
+    double share = 0;
+    int n = osh_closing_share(&share, r);
+    bool fp6 = false;
+    for (size_t i = 0; i < p->match.n_schemes; i++)
+        fp6 |= osh_q_is_fp6(&p->match.schemes[i].weights);
+    OSH_TRY(osh_buf_printf(cx, b, "| | |\n|---|---|\n"));
+    OSH_TRY(put_schemes(cx, b, &p->match));
+    OSH_TRY(put_method(cx, b, p->in.recipe));
+    if (p->in.pipeline == OSH_PIPELINE_DATAFREE)
+        OSH_TRY(osh_buf_printf(cx, b, "| Calibration data | none |\n"));
+    else
+        OSH_TRY(osh_buf_printf(
+            cx, b,
+            "| Calibration data | %lld samples, %lld tokens, at most %lld tokens a sample |\n",
+            (long long)p->in.data.n, (long long)p->in.data.offsets[p->in.data.n],
+            (long long)p->in.max_seq_length));
+    if (n)
+        OSH_TRY(osh_buf_printf(cx, b,
+                               "| Loss | the outputs of %d modules lose %.1f %% of what rounding "
+                               "to nearest loses |\n",
+                               n, 100 * share));
+    if (t->known && t->kept)
+        OSH_TRY(osh_buf_printf(
+            cx, b, "| Tuning | the KL divergence of samples held back was %.5f, and is %.5f |\n",
+            t->before, t->after));
+    OSH_TRY(osh_buf_printf(cx, b, "| Size | %.1f MB, the source has %.1f MB |\n",
+                           (double)p->manifest.total_bytes / 1e6,
+                           (double)osh_checkpoint_stored_bytes(p->in.ck) / 1e6));
+    OSH_TRY(osh_buf_printf(cx, b, "| Made by | oneshot %s, for compressed-tensors %s |\n",
+                           osh_version(), fp6 ? OSH_Q_VERSION_FP6 : OSH_Q_VERSION));
+done:
+    return rc;
+}
+
+osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    char *base = NULL; // own
+    bool hub = false;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(source_name(cx, &base, &hub, r->plan->in.ck));
+    OSH_TRY(put_matter(cx, &b, r->plan, base));
+    OSH_TRY(osh_buf_printf(cx, &b, "# %s, %s\n\n", base ? base : "A model",
+                           r->plan->match.n_schemes ? "quantized" : "changed"));
+    if (hub)
+        OSH_TRY(osh_buf_printf(cx, &b,
+                               "The source is [%s](https://huggingface.co/%s). Its README.md "
+                               "describes the model.\n\n",
+                               base, base));
+    OSH_TRY(put_table(cx, &b, r));
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "\nServe this directory, or its name on the Hub, with vLLM:\n\n"
+                           "    vllm serve .\n\n"
+                           "Transformers loads it with the package compressed-tensors. "
+                           "`oneshot verify .` checks its files.\n"));
+    *out = b.data, b.data = NULL; // give
+done:
+    osh_buf_deinit(cx, &b);
+    osh_free(cx, base);
+    return rc;
+}
