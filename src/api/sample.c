@@ -26,7 +26,7 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES; // of the run and of the source's answer
+    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES; // for the run and for the source's answer
     return rc;
 }
 
