@@ -26,7 +26,8 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES; // of the run and of the source's answer
+    /* The run and the answer of the source leave memory in the process. */
+    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }
 
