@@ -19,7 +19,7 @@ MOST = 72
 SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)(?: (\S+))?")
 VERBS = set("""
     accept account add adjust admit adopt align allow answer append apply ask assert assign avoid
-    batch bind block bound break bring build bump cache call cap carry catch change charge check
+    batch begin bind block bound break bring build bump cache call cap carry catch change charge check
     choose claim clamp clean clear close collect combine compare compile complete compress compute
     connect convert copy correct count cover create cut decide declare decode default define delete
     depend derive describe detect divide do document double download draw drop embed emit enable

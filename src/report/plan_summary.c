@@ -218,14 +218,10 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_memory *m = &p->budget.memory;
     char needs[32], has[32], least[32], scratch[48] = "", time[32];
     int64_t room = osh_disk_free(p->in.opt->output ? p->in.opt->output : ".");
-    /* The smallest budgets can need more host memory than the plan, because values that the plan
-     * stores on the GPU are then in host memory. */
-    int64_t smallest = m->least.host < m->peak.host ? m->least.host : m->peak.host;
-    if (smallest < p->in.opt->others_host) smallest = p->in.opt->others_host;
     double seconds = 0;
     OSH_TRY(osh_plan_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
                     size_text(needs, m->peak.host), size_text(has, osh_mem_machine()),
-                    flag_text(least, smallest)));
+                    flag_text(least, m->least.host)));
     if (p->in.on_device)
         OSH_TRY(osh_plan_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
                         size_text(needs, m->peak.device), p->in.card_model ? " of " : "",
