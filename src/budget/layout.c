@@ -21,7 +21,8 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    place *all; // own [room]: the first n entries are used, and are sorted for a binary search
+    place *all; // own: capacity `room`; the first n entries are used, and are sorted for a binary
+                // search
     size_t n, room;
 };
 

@@ -1,5 +1,5 @@
-/* gradients.c - decides whether a survey can use gradients: every op between a Linear and the
- * output head must have a gradient. */
+/* gradients.c - decides whether a survey (a run that only measures the losses of candidate schemes)
+ * can use gradients: every op between a Linear and the output head must have a gradient. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
