@@ -56,7 +56,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // osh_cuda_open
                                                                              // allocates the same
                                                                              // block first
-    *out = c, c = NULL; // give
+    *out = c, c = NULL; // passes ownership
 done:
     osh_layout_free(cx, c);
     return rc;
@@ -146,7 +146,7 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c)
     qsort(l->all, l->n, sizeof *l->all, compare_places);
     place *fit = osh_realloc(cx, l->all, l->n * sizeof *fit);
     if (fit) l->all = fit, l->room = l->n;
-    *out = l, c->places = NULL; // give
+    *out = l, c->places = NULL; // passes ownership
     return OSH_OK;
 }
 

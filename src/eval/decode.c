@@ -238,7 +238,7 @@ osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
     OSH_TRY(osh_decode_fit(cx, d->stays, &sizes, want));
     if (want->least) goto done;
     OSH_TRY(decode_alloc(cx, d, &s, pieces));
-    *out = d, d = NULL; // give
+    *out = d, d = NULL; // passes ownership
 done:
     osh_decode_close(cx, d);
     return rc;

@@ -46,7 +46,7 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     OSH_NEW(cx, e->of, n_units);
     OSH_NEW(cx, e->run, e->f->graph->n_nodes);
     OSH_NEW(cx, e->keep, e->f->graph->n_values);
-    *out = e, e = NULL; // give
+    *out = e, e = NULL; // passes ownership
 done:
     osh_effect_close(cx, e);
     return rc;

@@ -297,7 +297,7 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     OSH_TRY(arena_fit(cx, c, ordinal, &arena));
     OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
     OSH_TRY(arena_take_blocks(cx, c));
-    *out = c, c = NULL; // give
+    *out = c, c = NULL; // passes ownership
 done:
     osh_eval_card_close(cx, c);
     return rc;

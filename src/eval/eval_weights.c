@@ -132,7 +132,7 @@ osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_f
     step_add_head(e, f);
     if (ref) step_add_head(e, ref);
     step_end(e);
-    *out = e, e = NULL; // give
+    *out = e, e = NULL; // passes ownership
 done:
     osh_eval_weights_free(cx, e);
     return rc;

@@ -53,7 +53,7 @@ osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
             r->expert_of[n->in[1]] = (int)((const osh_moe_combine_attr *)n->attr)->expert;
         }
     }
-    *out = r, r = NULL; // give
+    *out = r, r = NULL; // passes ownership
 done:
     osh_reaping_close(cx, r);
     return rc;

@@ -83,7 +83,7 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
             s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
     OSH_NEW(cx, s->dv, OSH_GRADIENTS_SAMPLES);
     for (int64_t b = 0; b < s->d.n; b++) OSH_NEW(cx, s->dv[b], g->n_values);
-    *out = s, s = NULL; // give
+    *out = s, s = NULL; // passes ownership
 done:
     osh_gradients_close(cx, s);
     return rc;

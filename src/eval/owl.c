@@ -75,7 +75,7 @@ osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, c
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
     OSH_TRY(owl_find_layers(cx, m));
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // passes ownership
 done:
     osh_owl_close(cx, m);
     return rc;

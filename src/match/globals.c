@@ -70,7 +70,7 @@ osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p
     OSH_NEW(cx, g->amax, p->n_linears);
     OSH_NEW(cx, g->global, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) g->amax[i] = UNKNOWN;
-    *out = g, g = NULL; // give
+    *out = g, g = NULL; // passes ownership
 done:
     osh_globals_free(cx, g);
     return rc;

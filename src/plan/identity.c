@@ -61,7 +61,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
     for (size_t i = 0; name && value && i < id->n; i++) {
         if (strcmp(id->names[i], name)) continue;
         osh_free(cx, id->values[i]);
-        id->values[i] = value, value = NULL; // give
+        id->values[i] = value, value = NULL; // passes ownership
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
@@ -209,7 +209,7 @@ osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_che
     OSH_NEW(cx, id, 1);
     OSH_TRY(identity_add_file(cx, id, "source", ck->dir, "config.json"));
     OSH_TRY(identity_add_source(cx, id, ck));
-    *out = id, id = NULL; // give
+    *out = id, id = NULL; // passes ownership
 done:
     osh_identity_free(cx, id);
     return rc;
@@ -267,7 +267,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         FIELD("device", "%s", p->in.device->text);
         FIELD("batches", "of %d tokens and more", OSH_DEVICE_BATCH_TOKENS);
     }
-    *out = id, id = NULL; // give
+    *out = id, id = NULL; // passes ownership
 done:
     osh_free(cx, isa);
     osh_identity_free(cx, id);

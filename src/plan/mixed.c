@@ -105,13 +105,13 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
             at = m->n_units;
             OSH_TRY(osh_map_put(cx, first, key, strlen(key), at));
             m->units[m->n_units++] = (osh_mixed_unit){.name = name};
-            name = NULL; // give
+            name = NULL; // passes ownership
         }
         osh_free(cx, name), name = NULL;
         m->unit_of[i] = (int)at;
         OSH_TRY(unit_add_linear(cx, m, p, i, losses[i]));
     }
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // passes ownership
 done:
     osh_map_free(cx, first);
     osh_free(cx, name);

@@ -15,8 +15,9 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own [source tensors]: index of the Linear that replaces the tensor; -1:
-                        // none; BESIDE: a learned bias, which is written with its Linear
+    int64_t *at_linear; // own [source tensors]: index of the Linear whose tensors replace the
+                        // source tensor; -1: none; BESIDE: the tensor is a learned bias, which is
+                        // written with its Linear
 } builder;
 enum { BESIDE = -2 };
 
@@ -305,7 +306,7 @@ void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match)
     p->n_out = 0, p->n_shards = 0;
 }
 
-/* ---- fates: quantized, copied or changed ---- */
+/* ---- fates of source tensors ---- */
 
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
 {
@@ -331,7 +332,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
         if (f[s] == OSH_FATE_NONE && !osh_checkpoint_is_kept(p->in->ck, s))
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s is neither quantized nor copied, and no rule drops it",
                      p->in->ck->tensors[s].e->name);
-    *out = f, f = NULL; // give
+    *out = f, f = NULL; // passes ownership
 done:
     osh_free(cx, f);
     return rc;

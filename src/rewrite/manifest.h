@@ -1,5 +1,5 @@
 /* manifest.h - lists the tensors of the output (name, dtype, shape, file and offset), and finds the
- * fate of every source tensor: quantized, copied or changed. */
+ * fate of every source tensor (quantized, copied or changed). */
 #ifndef OSH_MANIFEST_H
 #define OSH_MANIFEST_H
 #include "rewrite/rewrites.h"
@@ -7,8 +7,8 @@
 typedef struct osh_out_tensor {
     int64_t source;   // index of the source tensor that is copied to the output tensor; -1: the
                       // output tensor belongs to a Linear
-    int linear, leaf; // if source is -1: index of the Linear; index of the tensor among the
-                      // Linear's tensors
+    int linear, leaf; // if `source` is -1: linear: index of the Linear; leaf: index of the tensor
+                      // among the output tensors of the Linear
     int shard;
 } osh_out_tensor;
 

@@ -1,5 +1,5 @@
-/* datafree.c - rounds weights without data, tensor by tensor. This needs no graph, so it works for
- * any safetensors checkpoint.
+/* datafree.c - rounds weights without calibration data, tensor by tensor. This needs no graph, so
+ * it works for any safetensors checkpoint.
  *
  * Linears whose modifier works by rows are processed in bands (output/stream.h). The other Linears
  * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
@@ -10,8 +10,8 @@
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // true: each Linear is a step of the progress (pipeline datafree); false: all
-                      // Linears are one step
+    bool all_of_it;   // true if each Linear is a step of the progress (pipeline datafree); false if
+                      // all Linears are one step
     double work, all; // sums of osh_cost_of_linear: work: Linears that are done; all: all Linears
 } progress;
 

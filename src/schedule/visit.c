@@ -52,7 +52,7 @@ osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_gra
     for (int i = 0; i < N_LISTS; i++) OSH_NEW(cx, l->of[i], g->n_values);
     OSH_NEW(cx, l->wanted, g->n_values);
     for (int v = 0; v < g->n_values; v++) l->wanted[v] = -1;
-    *out = l, l = NULL; // give
+    *out = l, l = NULL; // passes ownership
 done:
     osh_visit_lists_free(cx, l);
     return rc;
