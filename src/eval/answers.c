@@ -123,7 +123,7 @@ done:
     return rc;
 }
 
-/* Appends two texts in columns. b NULL: one text in the whole width. */
+/* Appends two texts in columns. If `b` is NULL, appends only `a`, in the whole width. */
 static osh_status columns_put(osh_ctx *cx, osh_buf *out, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;

@@ -6,14 +6,14 @@
 
 typedef struct osh_decode osh_decode;
 typedef struct osh_decode_want {
-    int64_t n_prompt, room; // n_prompt: tokens of the prompt; room: largest number of tokens, with
-                            // the prompt
+    int64_t n_prompt, room; // n_prompt: number of tokens of the prompt; room: largest number of
+                            // tokens, including the prompt
     int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
-    bool round;             // true: activations are rounded by the scheme of the checkpoint
-    int64_t *least; // gets the smallest possible budget, and nothing is opened; NULL: not asked
-                    // for
-    bool again; // true: each piece runs all tokens from the first on, and no op keeps a state
+    bool round;             // true if activations are rounded by the scheme of the checkpoint
+    int64_t *least; // if not NULL: set to the smallest possible budget in bytes, and nothing is
+                    // opened
+    bool again; // true if each piece runs all tokens from the first on, and no op keeps a state
 } osh_decode_want;
 /* Allocates the states, and decides which weights stay in memory; all other weights are read again
  * for each piece. Sets the memory limit of the context to the budget. Fails with OSH_E_USAGE if the

@@ -1,6 +1,6 @@
-/* effect.h - measures how rounding one unit of modules changes the model's predictions, while all
- * other modules are unchanged. One pass through the model serves all units: from the unit's
- * subgraph on, each unit has its own copy of the values. */
+/* effect.h - measures how rounding one unit (Linears that must get the same scheme) changes the
+ * model's predictions, while all other modules are unchanged. One pass through the model serves all
+ * units: from the unit's subgraph on, each unit has its own copy of the values. */
 #ifndef OSH_EFFECT_H
 #define OSH_EFFECT_H
 #include "modifiers/survey.h"
@@ -8,8 +8,8 @@
 
 enum { OSH_EFFECT_BITS = OSH_SURVEY_BITS, OSH_EFFECT_SAMPLES = 4, OSH_EFFECT_LENGTH = 256 };
 typedef struct osh_effect osh_effect;
-/* p: plan of a survey. unit_of [linears]: index of the unit of each Linear. Both must outlive *out
- * (own). */
+/* p: plan of a survey (a run that measures the losses of candidate schemes). unit_of [linears]:
+ * index of the unit of each Linear. Both must outlive *out (own). */
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);

@@ -12,8 +12,8 @@
 
 #include "math/isa.h"
 
-/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that reads weights in
- * advance. */
+/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
+ * weights. */
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
 /* Bytes for an evaluation that follows a run. AFTER_BYTES: memory that the run leaves allocated in
  * the process. TENSOR_BYTES: for each tensor of the source, lists of the output tensors that

@@ -268,7 +268,7 @@ static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
         osh_batch *b = NULL; // own
         OSH_TRY(osh_check_interrupt(cx));
         rc = tune_forward(cx, &b, t, i, keep);
-        if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL; // passes ownership
+        if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL;
         osh_batch_free(cx, b);
         if (rc) goto done;
     }

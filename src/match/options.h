@@ -11,7 +11,8 @@ typedef struct osh_options {
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
     int64_t num_bits, group_size; // 0: value of the scheme; group_size < 0: one scale for each row
-    char *symmetric;              // "true" or "false"; NULL: value of the scheme
+    char *symmetric;              // whether quantization is symmetric: "true" or "false"; NULL:
+                                  // value of the scheme
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -39,12 +40,14 @@ typedef struct osh_options {
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
-    bool guide;         // prints decisions, results and next commands for a person
-    bool named;         // the program has named the output
-    const char *said;   // view: the model as the user has named it, for printed commands; NULL:
-                        // `model`
-    bool survey;        // measures the loss of each candidate and writes no output
-    bool measure;       // runs the whole model to measure its experts and removes none
+    bool guide;         // true if the command prints decisions, results and next commands for a
+                        // person
+    bool named;         // true if the program has chosen the name of the output
+    const char *said;   // view: the model as the user wrote it, for printed commands; NULL: `model`
+    bool survey;        // true for a survey, which measures the loss of each candidate scheme and
+                        // writes no output
+    bool measure;       // true for a run that runs the whole model to measure its experts and
+                        // removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
                         // them; NULL: none
     const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report

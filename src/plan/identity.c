@@ -102,8 +102,8 @@ done:
     return rc;
 }
 
-/* Adds all files of the source except config.json. README.md is one of them: the
- * output's README.md has its licence. */
+/* Adds all files of the source except config.json. README.md is included, because the output's
+ * README.md repeats its licence. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -256,7 +256,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // matrix products on the host depend on the instruction set
+        if (!p->in.device) { // adds the instruction set, on which matrix products on the host
+                             // depend
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
