@@ -66,7 +66,8 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* A stream rounds the weight as it is on the disk, so it cannot round a folded weight. */
+    /* A stream rounds the weight as stored on the disk, so it cannot round a weight that factors
+     * are folded into. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
                                                            // weight

@@ -6,8 +6,8 @@
 #include "budget/budget.h"
 
 enum { OSH_BAND_BYTES = 1 << 20 };  // approximate size in bytes of a band, as stored in the source
-enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes that the stream needs for the state
-                                     // of one tensor
+enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes of the state that a stream keeps
+                                     // for one tensor
 
 /* Returns the number of threads of a stream: at most n_threads that compute, and additional threads
  * that wait for the disk. */

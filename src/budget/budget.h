@@ -6,8 +6,8 @@
 #include "schedule/schedule.h"
 #include "store/tier.h"
 
-/* Kinds of long-lived blocks in the memory that the program manages on a GPU (its arena,
- * layout.h). */
+/* Kinds of long-lived blocks in the arena, the GPU memory that the program manages itself
+ * (layout.h). */
 typedef enum { // the index of a block is, for WEIGHT, the index of the graph weight; for ROWS,
                // value * n_batches + batch; for the other kinds, the index of the graph value
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
@@ -30,7 +30,8 @@ typedef struct osh_memory {
     int64_t n_ahead;     // tier disk: number of batches that these threads prefetch
     bool read_ahead; // true if, for Linears that are rounded without data, the next weight is
                      // prefetched while the current Linear is rounded
-    int n_stream;        // number of threads of a stream; each has one band of a tensor
+    int n_stream;        // number of threads that process tensors in bands (output/stream.h), one
+                         // band each
     int n_held;          // number of bands that a stream keeps in memory until it reads them in the
                          // second pass
     int64_t early;       // host bytes for checking large output tensors during the run, included in

@@ -12,7 +12,7 @@ void osh_layout_free(osh_ctx *cx, osh_layout *c);
  * osh_layout_give frees the block, if it is allocated. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
-/* Returns the bytes from the beginning of the arena to the end of the last block. */
+/* Returns the bytes from the beginning of the simulated GPU memory to the end of its last block. */
 int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
  * allocated after the call. The addresses of these blocks are recorded if osh_layout_record was

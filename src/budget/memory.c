@@ -56,8 +56,8 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 
-/* Without a device budget the arena gets 1/ARENA_SPARE more bytes than predicted, at least
- * LEAST_SPARE more. */
+/* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
+ * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 static int64_t still_bytes(const osh_budget *p, int n_threads)
@@ -122,7 +122,7 @@ enum { MOST_ROUNDS = 8 }; // largest number of rounds (each an additional pass);
 
 /* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
  * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
- * not possible if ranges of keys, values or outputs are observed. */
+ * not used if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_visit *v = &p->schedule->visits[i];
@@ -218,7 +218,8 @@ done:
     return rc;
 }
 
-/* Tries rounds and segments with the slowest tier. Segments need the least memory for weights and
+/* Tries, with the slowest tier, rounds (several observe passes, each for some Hessians) and
+ * segments (one group of Linears at a time). Segments need the least memory for weights and
  * Hessians, but store values between the segments. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {

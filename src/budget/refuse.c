@@ -40,7 +40,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
      * with such scales cannot be cut into Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* A job that learns by block would give other codes if it were cut into Linears. */
+        /* A job that learns the codes of whole blocks gives other codes if the model is cut into
+         * single Linears. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);

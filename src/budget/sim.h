@@ -22,15 +22,15 @@ typedef struct osh_sim {
     int64_t ranges; // bytes of the lists for ranges of the visit; device or host like `lists`
     int64_t frame;  // host bytes for compressing a sample of the widest value, or for copying it
                     // between GPU and disk
-    bool *loaded, *stored, *held; // own: loaded [weights]: true if in memory; stored [values]: true
-                                  // if in the store; held [values]: true if kept in memory for the
-                                  // first n_kept batches
+    bool *loaded, *stored, *held; // own. loaded [weights]: true if in memory. stored [values]: true
+                                  // if in the store. held [values]: true if the first n_kept
+                                  // batches of the value are kept in memory
     bool *open[OSH_N_SUMS]; // own [values]: true if the sum of the value is being collected
     int64_t parts;  // bytes of partial sums (member `part` of osh_stat); included in `stats`
     bool *counts;   // own [linears]: true if the histograms of the Linear exist
     size_t *hook;   // own [values]: bytes that updating the statistics of the value needs
     bool *ever;     // own [weights]: true if some visit loads the weight
-    bool *kept; // own [weights]: with a GPU: true if host memory has a copy of the weight, until
+    bool *kept; // own [weights], with a GPU: true if host memory has a copy of the weight, until
                 // the weight is written or solved
     bool *solved;   // own [linears]: true if the Linear is solved
     int64_t copies; // bytes of the host copies for which `kept` is true
@@ -48,7 +48,7 @@ typedef struct osh_sim {
                     // without a copy
     bool began;     // true after the visit has loaded its first weights
     int index;      // index of the current visit
-    bool *want;     // own [weights]: scratch: true for weights that a step loads
+    bool *want;     // own [weights]: scratch, true for weights that a step loads
     osh_exec_marks marks; // own
 } osh_sim;
 #endif

@@ -1,5 +1,5 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it makes the walk of
- * schedule/visit.h with steps that only count.
+/* simulate.c - counts the bytes of every step of a run before it starts: it calls osh_visit_walk
+ * (schedule/visit.h) with callbacks that only count.
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept

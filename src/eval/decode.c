@@ -14,7 +14,7 @@ struct osh_decode {
     int64_t n, room;    // n: number of tokens that have run; room: largest possible n
     int32_t *ids;       // own [room]: ids of the tokens
     osh_op_past *pasts; // own [nodes]: state of each op, such as keys and values (also own); NULL:
-                        // each piece runs all tokens again
+                        // each osh_decode_run runs all earlier tokens again
     int64_t long_from;  // longrope: when the sample gets more tokens than this, it runs again from
                         // its first token; 0: never
     bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph, or in the last
@@ -22,7 +22,7 @@ struct osh_decode {
     osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
     osh_tensor *logits; // own [1, V]
-    int64_t read_bytes; // bytes of weights that the last piece read and then freed
+    int64_t read_bytes; // bytes of weights that the last osh_decode_run read and then freed
 };
 
 /* ---- states of ops ---- */

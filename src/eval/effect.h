@@ -13,7 +13,8 @@ typedef struct osh_effect osh_effect;
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);
-/* *peak: host bytes (gross, an upper bound) that osh_effect_run allocates. */
+/* *peak: set to an upper bound of the host bytes, with the allocator's overhead, that
+ * osh_effect_run allocates. */
 osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e);
 /* effect [n_units]: mean KL divergence per token between the model's predictions and the
  * predictions when only this unit is rounded to OSH_EFFECT_BITS bits. */

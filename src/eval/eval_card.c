@@ -14,7 +14,7 @@
 
 typedef struct side { // side: one of the two models that are evaluated
     const osh_forward *f; // view
-    int64_t input;        // bytes of the widest input of a Linear in a batch, in the arena; 0:
+    int64_t input;        // bytes of GPU memory for the widest input of a Linear in a batch; 0:
                           // inputs are not rounded
     int64_t row;          // largest number of bytes that are stored for a token between subgraphs
     char **rest;          // own [batches]: blocks for values that are stored between subgraphs, in
@@ -206,10 +206,10 @@ done:
     return rc;
 }
 
-/* Chooses what the arena holds in addition to the smallest need, as far as the budget allows: first
- * the stored values, because copies from and to host memory delay the work; then the next step's
- * weights; then the buffer of cuFile. Sets *arena to the bytes of the arena. Fails with OSH_E_USAGE
- * if the smallest need exceeds the budget. */
+/* Chooses what the arena (the block of GPU memory) contains beside the necessary blocks, as far as
+ * the budget allows: first the stored values, because copies from and to host memory delay the
+ * work; then the next step's weights; then the buffer of cuFile. Sets *arena to the bytes of the
+ * arena. Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
@@ -290,7 +290,7 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
                  "output_activations are not made on a GPU by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    /* The build has no CUDA, so this call fails with the message that the build has no CUDA. */
+    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0));
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));

@@ -317,8 +317,9 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
                                          osh_threads(cx)));
 }
 
-typedef struct masks { // true for some values of a subgraph
-    bool *in, *leaves, *all; // own [values]: in: inputs; leaves: outputs; all: all values
+typedef struct masks { // sets of values of a subgraph
+    bool *in, *leaves, *all; // own [values]. in: true for inputs; leaves: true for outputs; all:
+                             // true for all values
 } masks;
 
 /* *sum: set to the bytes of the weights of a subgraph, of one sample's forward and backward pass,

@@ -232,7 +232,8 @@ static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
         if (m->outliers[l] < least) least = m->outliers[l];
         if (m->outliers[l] > most) most = m->outliers[l];
     }
-    for (int l = 0; l < m->n; l++) { // all layers get the same sparsity if they have equal outliers
+    for (int l = 0; l < m->n; l++) { // gives all layers the same sparsity if their fractions of
+                                     // outliers are equal
         m->layers[l].sparsity =
             most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
         mean += m->layers[l].sparsity / m->n;

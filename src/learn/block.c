@@ -23,7 +23,7 @@ typedef struct learning {
                           // each learner
     int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
                           // not optimized
-    bool *wants, *none; // own: wants [weights]: true for optimized weights and biases; none
+    bool *wants, *none; // own. wants [weights]: true for optimized weights and biases. none
                         // [values]: all false
     bool *placed;         // own [weights]: true if the backward pass writes the gradient of the
                           // weight directly to the learner

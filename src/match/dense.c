@@ -1,5 +1,5 @@
 /* dense.c - lists the weights that stay dense, with the reasons. Weights whose names differ only in
- * numbers are one row of the list; * replaces the numbers. */
+ * numbers are one row of the list, in which `*` replaces the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 

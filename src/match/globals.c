@@ -14,7 +14,7 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 struct osh_globals {
     const osh_matching *plan; // view
     float *amax;          // own [linears]: largest magnitude of the weight; UNKNOWN: not read;
-                          // QUEUED: to be read by the current call
+                          // QUEUED: the current osh_globals_find reads it
     float *global;        // own [linears]: global scale; 0: not known, or no global scale
 };
 

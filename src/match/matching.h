@@ -87,8 +87,8 @@ typedef struct osh_matching {
     osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
                              // present: neither
     bool queries;            // true if `cache` also applies to queries
-    int64_t smaller_groups;  // not 0: the group size does not divide the columns of all modules and
-                             // this size does; matching stopped, and must begin again with it
+    int64_t smaller_groups;  // group size with which the matching must be repeated, because the
+                             // scheme's does not divide the columns of all modules; 0: none
     bool outputs;            // true if the output of some Linear is observed for static
                              // output_activations
     osh_linear *linears;     // own, in the order of execution

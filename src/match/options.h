@@ -11,8 +11,8 @@ typedef struct osh_options {
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
     int64_t num_bits, group_size; // 0: value of the scheme; group_size < 0: one scale for each row
-    char *symmetric;              // whether quantization is symmetric: "true" or "false"; NULL:
-                                  // value of the scheme
+    char *symmetric;              // symmetric quantization: "true" or "false"; NULL: value of the
+                                  // scheme
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -26,7 +26,7 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // for `oneshot plan`: name of the GPU model of another machine
+    char *device_model; // name of the GPU model of another machine, for `oneshot plan`
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;

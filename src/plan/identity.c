@@ -186,7 +186,8 @@ done:
     return rc;
 }
 
-/* Adds fields for the schemes and candidates of a survey, which has no output. */
+/* Adds fields for the schemes and candidates of a survey (which measures losses and writes no
+ * output). */
 static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

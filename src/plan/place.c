@@ -87,7 +87,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* The build has no CUDA, so this call fails with the message that the build has no CUDA. */
+    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
     /* A run that only rounds stays on the host: the copies to the GPU and back need more time than
      * the rounding. */

@@ -16,9 +16,9 @@
 
 typedef struct osh_traversal { // one of several traversals (forward computations of all samples,
                                // traversals.h)
-    osh_schedule schedule; // own: passes, seen, visits and batch_at; other members are copies of
-                           // the plan's
-    osh_budget budget;     // own: places; other members are copies or views
+    osh_schedule schedule; // owns the lists passes, seen, visits and batch_at; other members are
+                           // copies of the plan's
+    osh_budget budget;     // owns the list places; other members are copies or views
     double work[3];        // sums over all subgraphs of the work to observe, solve and propagate
                            // (osh_cost.work)
     double seconds;        // measured duration in seconds

@@ -320,7 +320,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Skips tensors that are computed, and the weight of an untied head. */
+        /* Skips tensors that are not in the source under this name: computed tensors, and the
+         * weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);

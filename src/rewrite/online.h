@@ -11,7 +11,7 @@ typedef struct osh_online_matrix { // a rotation matrix, shared by all modules w
     int group;
     osh_q_place at;
     char *name;       // own: name of the tensor with the matrix, under the first module that uses
-                      // it: "model.layers.0.mlp.down_proj.R4_input.weight"
+                      // it, such as "model.layers.0.mlp.down_proj.R4_input.weight"
     osh_rotation r;   // own: the computed matrix; r.n is 0 if the matrix is a tensor of the
                       // checkpoint
     int64_t n, tensor; // n: number of rows and of columns; tensor: index of the matrix in the

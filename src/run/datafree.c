@@ -12,7 +12,8 @@ typedef struct progress {
     osh_run *r;
     bool all_of_it;   // true if each Linear is a step of the progress (pipeline datafree); false if
                       // all Linears are one step
-    double work, all; // sums of osh_cost_of_linear: work: Linears that are done; all: all Linears
+    double work, all; // sums of osh_cost_of_linear over the Linears that are done (work) and over
+                      // all Linears (all)
 } progress;
 
 static void datafree_count(osh_ctx *cx, progress *p, int linear)

@@ -9,7 +9,7 @@
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
-    double behind[OSH_N_PHASES];   // work of the subgraphs that run after the current one
+    double behind[OSH_N_PHASES];   // sum of the work of the subgraphs after the current one
     double at[OSH_N_PHASES];       // finished fraction of each phase of the current subgraph
     double spent[OSH_N_PHASES];    // seconds spent in each phase
     double finished[OSH_N_PHASES]; // work that was done in the seconds of `spent`

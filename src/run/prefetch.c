@@ -18,7 +18,7 @@ struct osh_prefetch {
     const osh_checkpoint *ck; // view
     int w0, w1;               // [w0, w1) contains the weights of the visit
     bool *want;               // own [w1 - w0]: true for weights to read
-    osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the GPU
+    osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
     osh_device *device;       // view; NULL: no blocks on a GPU
     pthread_t thread;
     bool running;

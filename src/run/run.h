@@ -69,18 +69,18 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
                       // not change
 } osh_solving;
 
-/* Solves and emits those Linears of the subgraphs that are not done and whose statistics were
- * collected. */
+/* Solves, and passes to the emitter, those Linears of the subgraphs that are not done and whose
+ * statistics were collected. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* block.c: learns the codes of the Linears and passes them to the emitter, for the Linears of a
- * subgraph that learn from the output of a block (schedule/blocks.h). */
+/* block.c: learns the codes of those Linears of a subgraph that learn from the output of a block
+ * (schedule/blocks.h), and passes the codes to the emitter. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Passes the result of a Linear to the emitter, which writes it, and records it in r->results.
  * stats NULL: the Linear needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
-/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL. After a
- * failure, *w is NULL or still belongs to the caller. */
+/* Rounds a Linear that needs no data, and passes the result to the emitter. Frees the weight and
+ * sets *w to NULL. After a failure, *w is NULL or still belongs to the caller. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);

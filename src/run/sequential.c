@@ -340,7 +340,7 @@ static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: keep [v1 - v0]: true for values that
+    bool disk = values_are_on_disk(e->p), *keep = NULL; // own, keep [v1 - v0]: true for values that
                                                         // later visits read
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {

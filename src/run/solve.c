@@ -188,9 +188,9 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
 
 typedef struct group { // group: the Linears that one call of a modifier solves together
     osh_call call;        // own
-    int first;            // index of the first Linear of the call
+    int first;            // index of the first Linear of the group
     osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
-    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later call
+    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later group
                           // needs h and d
     float *importance;    // own
     pruned x;             // own

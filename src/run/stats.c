@@ -345,7 +345,8 @@ done:
     return rc;
 }
 
-/* Lets observers read the stored values a second time, sample by sample. Then frees the store. */
+/* Runs the second pass of two-pass observers over the stored values, sample by sample. Then frees
+ * the store. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

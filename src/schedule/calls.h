@@ -12,7 +12,7 @@ typedef struct osh_call {
     bool on_card;
     int *which;        // own, result: [n] indices of the Linears of the call, ascending
     osh_linear_job *jobs; // own, result: [n] jobs; only members that the plan decides are set
-    int n, others;     // results: n: number of Linears of the call; others: number of unsolved
+    int n, others;     // results. n: number of Linears of the call. others: number of unsolved
                        // Linears of other calls that read the same value
 } osh_call;
 /* Finds the call of Linear `first`, for which c->done must be false. Frees the previous call of

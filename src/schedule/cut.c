@@ -51,7 +51,7 @@ osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *matc
     osh_status rc = OSH_OK;
     bool *changed = NULL, wanted = false; // own [nodes of the graph]: true if this traversal
                                           // changes the weight
-    int *moved = NULL;                    // own: [nodes of the graph]: new index of each node
+    int *moved = NULL;                    // own [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;

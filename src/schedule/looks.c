@@ -1,4 +1,4 @@
-/* looks.c - finds the values that observers read twice. */
+/* looks.c - finds the values that two-pass observers read. */
 #include "schedule/looks.h"
 #include "match/cache.h"
 #include "rewrite/passthrough.h"

@@ -4,8 +4,8 @@
 #define OSH_RANGE_H
 #include "schedule/schedule.h"
 
-typedef struct osh_range { // range of a visit: the nodes of a subgraph, or the whole graph if the
-                           // pipeline is basic
+typedef struct osh_range { // range of a visit (the work on one subgraph): the nodes of the
+                           // subgraph, or the whole graph if the pipeline is basic
     int first, n_nodes, first_subgraph, n_subgraphs;
     const int *live_in, *live_out; // views of the partition: indices of the values that the range
                                    // reads from and writes to the store

@@ -1,5 +1,6 @@
-/* schedule.h - the schedule of a run: its subgraphs, their passes and batches, and how each
- * subgraph is visited. */
+/* schedule.h - the schedule of a run: its subgraphs, their passes and batches, and the visit of
+ * each subgraph (a visit is all work on one subgraph: its weights are loaded, its passes run, its
+ * Linears are solved). */
 #ifndef OSH_SCHEDULE_H
 #define OSH_SCHEDULE_H
 #include "graph/exec.h"
@@ -52,8 +53,8 @@ typedef struct osh_schedule {
     osh_pass *passes;        // own [parts->n]
     int n_traversals; // number of passes through the whole model (plan/traversals.h); 0: one for
                       // all modifiers
-    int traversal, modifier; // if n_traversals > 0: index of the current traversal, and its
-                             // modifier
+    int traversal, modifier; // if n_traversals > 0: index of the current traversal, and index of
+                             // the modifier that it serves
     osh_visit *visits;       // own [n_visits]; budget/memory.c chooses them
     int n_visits;
     osh_look looks;          // how values are kept for two-pass observers; chosen by
@@ -66,8 +67,8 @@ typedef struct osh_schedule {
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
     osh_tune_rule tune;      // settings of the tuning after all solves (tuning.h); steps 0: no
                              // tuning
-    osh_graph *tune_graph;   // own: graph without added nodes of the original model, with the
-                             // weight numbers of in->graph; NULL: no tuning
+    osh_graph *tune_graph;   // own: graph without the added nodes of the original model, with the
+                             // same indices of weights as in->graph; NULL: no tuning
     char *tune_not;          // own: reason why `quality best` does not tune; NULL: the run tunes,
                              // or tuning was not asked for
 } osh_schedule;
@@ -128,8 +129,7 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
 /* A GPU adds to a Hessian batch by batch. A batch ends with the sample that brings it to this
- * number of tokens, or with the last sample of a group. Another number gives other bytes of the
- * output. */
+ * number of tokens, or with the last sample of a group. The number influences the output. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif

@@ -1,5 +1,5 @@
-/* tuning.c - decides whether codes, scales and norms are tuned, and counts the operations of
- * tuning. */
+/* tuning.c - decides whether codes, scales and norms are tuned, and computes the number of
+ * operations of tuning. */
 #include "schedule/tuning.h"
 
 #include <string.h>

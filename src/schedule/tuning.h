@@ -1,5 +1,5 @@
 /* tuning.h - decides whether codes, scales and norms are tuned (optimized by gradients after all
- * solves, learn/tune.h), and counts the operations of tuning. */
+ * solves, learn/tune.h), and computes the number of operations of tuning. */
 #ifndef OSH_PLAN_TUNING_H
 #define OSH_PLAN_TUNING_H
 #include "learn/tune.h"

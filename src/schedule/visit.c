@@ -34,9 +34,9 @@ typedef struct walk {
                  // the value; -1: none
     int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
                  // none
-    /* [graph values], true for values: want: the pass computes the value; stats: statistics are
-     * collected; shift: the value is compared with the original model; in, out, consume: as in
-     * osh_step; keep: the store keeps the value */
+    /* [graph values] true if, for `want`, the pass computes the value; for `stats`, its statistics
+     * are collected; for `shift`, it is compared with the original model; for `keep`, the store
+     * keeps it. in, out, consume: as in osh_step */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
     bool *look;   // [graph values] true for values that two-pass observers now read in their first
                   // pass
@@ -204,8 +204,8 @@ static void walk_want_live_out(walk *w, whose which)
 }
 
 /* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
- * expert. The output of such a node is read only inside the expert, up to the moe_combine of the
- * expert, which must also run. */
+ * expert. The output of such a node is read only inside the expert, up to the expert's node
+ * `moe_combine`, which must also run. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
@@ -427,8 +427,9 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // true: the range is walked a second
-                                                              // time, with the solved weights
+    bool twice = first_way && w->r.propagate && !w->r.merged; // true if a second pass over the
+                                                              // range follows, with the solved
+                                                              // weights
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);
@@ -448,8 +449,8 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // no nodes run: the step collects
-                                                        // statistics of inputs only
+    osh_step s = walk_make_step(w, first, 0, w->stats); // a step in which no nodes run, and that
+                                                        // only collects statistics of inputs
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
@@ -510,11 +511,11 @@ done:
     return rc;
 }
 
-/* ---- the pass for the factors of folds ---- */
+/* ---- the fold pass ---- */
 
-/* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
- * at node `end`: inputs and outputs of the range that were in the store before the pass, and values
- * that later nodes of the pass read. */
+/* Sets w->keep for the values that must be in the store after a segment of the fold pass (which
+ * collects statistics for factors) that ends at node `end`: inputs and outputs of the range that
+ * were in the store before the pass, and values that later nodes of the pass read. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {
