@@ -307,8 +307,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // bytes; a smaller tensor is not checked early, because a
-                                      // request to the disk takes as long as reading this many
+    enum { LEAST_BYTES = 512 << 10 }; // size in bytes below which a tensor is not checked early,
+                                      // because a disk request takes as long as reading this many
                                       // bytes
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }

@@ -34,7 +34,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_budget *p); // Returns the largest number of bands that can be kept: all
                                         // bands of the largest group of Linears that share a scale;
-                                        // 0: no Linears share one
+                                        // 0: no Linears share a scale
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice

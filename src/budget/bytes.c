@@ -1,4 +1,4 @@
-/* bytes.c - sizes of statistics, and the table of sums. */
+/* bytes.c - computes the sizes of statistics, and has the table of the statistics that are sums. */
 #include "budget/bytes.h"
 
 #include "match/lookup.h"

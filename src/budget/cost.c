@@ -99,7 +99,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
     }
 }
 
-/* Returns the fraction of the tokens on which node i of a span runs. For the op moe_combine, which
+/* Returns the fraction of the tokens on which node i of span `s` runs. For the op moe_combine, which
  * adds an expert's output, returns the fraction that is routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
@@ -140,7 +140,8 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work of node i of a span on the host, where moe_combine processes all tokens. */
+/* Returns the work of node i of the span `s` (nodes that run together) on the host, where
+ * moe_combine processes all tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
     double tokens = d->n ? (double)d->offsets[d->n] : 0;

@@ -389,8 +389,8 @@ done:
 }
 
 /* Chooses batches of several samples if no flag sets the batch size and the run then fits in the
- * first tier that is allowed. Sets *fit to true if the run fits; does not change *fit if there are
- * no such batches to try. */
+ * first tier that is allowed. Sets *fit to true if the run fits; does not change *fit if the batch
+ * size stays the same. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {

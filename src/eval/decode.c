@@ -80,8 +80,9 @@ typedef struct piece {
     osh_decode *d;               // view
     osh_batch *b;                // own
     osh_forward_rounding r;
-    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
-    osh_progress *pr;            // view; NULL: no progress is shown
+    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
+                                 // not rounded
+    osh_progress *pr;            // view: progress line; NULL: no progress is shown
 } piece;
 
 static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)

@@ -17,7 +17,7 @@
 #include "quant/observer.h"
 
 typedef struct stream { // stream: the batches of a model in which only one unit is rounded
-    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: the subgraph of the unit has not run yet
+    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL until the subgraph of the unit has run
 } stream;
 
 struct osh_effect {

@@ -405,7 +405,8 @@ typedef struct visit { // state of osh_forward_walk when it runs a model subgrap
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
-    osh_weights *w;           // own; the weights' data are views of the arena
+    osh_weights *w;           // own: weights of the subgraph; their data are views of the arena
+                              // (the block of GPU memory)
 } visit;
 
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)

@@ -22,8 +22,8 @@ struct osh_reaping {
                            // the expert. count: number of these tokens
     bool *gone;     // own [layers, experts]: true if the expert is dropped
     bool *run, *keep, *stay; // own. run [nodes], keep [graph values]: results of
-                             // osh_forward_choose. stay [graph values]: member `stay` of
-                             // osh_forward
+                             // osh_forward_choose. stay [graph values]: true for values that
+                             // batches keep (member `stay` of osh_forward)
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
 };

@@ -252,7 +252,8 @@ typedef struct running { // state of osh_forward_walk when it runs the model
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     osh_forward_rounding aq;
-    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
+    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
+                                 // not rounded
     osh_progress *pr;            // view
 } running;
 

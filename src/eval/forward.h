@@ -12,7 +12,8 @@ typedef struct osh_forward {
     osh_graph *graph;    // own
     osh_online online;   // own: rotations of transform_config that act while the model runs
     osh_partition *parts; // own
-    osh_batch **batches; // own; after osh_forward_run, each has the value graph->hidden
+    osh_batch **batches; // own: the batches of the run; after osh_forward_run, each has the value
+                         // graph->hidden (input of the head)
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
     bool *stay;          // own [graph values]: true for values that batches keep after the last

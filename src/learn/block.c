@@ -18,7 +18,8 @@ typedef struct block_bias { // bias of a Linear, as f32
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns]; each v.x is own too
+    block_bias *biases;   // own [n_learns]: state of the optimization of each bias; also owns each
+                          // v.x
     osh_ada_learner **of; // own [n_learns]: state of the optimization of each weight; also owns
                           // each learner
     int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:

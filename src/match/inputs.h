@@ -21,7 +21,8 @@ typedef struct osh_inputs {
     osh_matcher *only;         // own: matcher of --only; NULL: the option is not given
     osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own
-    osh_graph *graph; // own; NULL: the architecture is unknown, and the run needs no data
+    osh_graph *graph; // own: graph of the model; NULL: the architecture is unknown, and the run
+                      // needs no data
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
@@ -34,7 +35,7 @@ typedef struct osh_inputs {
                                // scheme's; 0: not replaced
     const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
                         // none
-    osh_dataset data;   // own; empty if the run needs no data
+    osh_dataset data;   // own: calibration samples; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
@@ -43,7 +44,7 @@ typedef struct osh_inputs {
                                              // is planned (--device-model), also on a machine
                                              // without it; NULL: none
     int ordinal;        // number of the GPU
-    osh_device *device; // own: opened GPU; NULL: not opened, or the run uses no GPU
+    osh_device *device; // own: the opened GPU; NULL: no GPU is opened, or the run uses none
 } osh_inputs;
 
 /* Returns the memory class for weights, statistics and batches in host memory. Without a GPU they

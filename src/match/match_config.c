@@ -179,7 +179,7 @@ static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_mo
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // index in the matcher, which has equal entries only once
+    size_t k = 0;          // k: index in the matcher, which has equal entries only once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));

@@ -91,7 +91,7 @@ typedef struct osh_matching {
                              // scheme's does not divide the columns of all modules; 0: none
     bool outputs;            // true if the output of some Linear is observed for static
                              // output_activations
-    osh_linear *linears;     // own, in the order of execution
+    osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution
     int n_linears;
     int *readers, *users;    // own: indices of Linears. [graph values] first Linear that reads the
                              // value; [graph weights] first Linear that uses the weight; -1: none

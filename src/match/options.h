@@ -10,7 +10,8 @@ typedef struct osh_options {
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
-    int64_t num_bits, group_size; // 0: value of the scheme; group_size < 0: one scale for each row
+    int64_t num_bits, group_size; // values that replace those of the scheme; 0: not replaced;
+                                  // group_size < 0: one scale for each row
     char *symmetric;              // symmetric quantization: "true" or "false"; NULL: value of the
                                   // scheme
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
@@ -27,7 +28,7 @@ typedef struct osh_options {
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
     char *device_model; // name of the GPU model of another machine, for `oneshot plan`
-    int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
+    int64_t device_memory, host_memory, scratch_size; // budgets in bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
@@ -35,7 +36,7 @@ typedef struct osh_options {
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // a text; NULL: no evaluation
+    char *eval; // text whose perplexity is measured after the run; NULL: no evaluation
     char *sample; // a prompt for source and output; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
@@ -78,7 +79,7 @@ typedef struct osh_eval_options {
     char *sample; // a prompt; NULL: none
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
-    int64_t host_memory, device_memory; // bytes; 0: no budget
+    int64_t host_memory, device_memory; // budgets in bytes; 0: no budget
     char *isa, *device, *use_gds;
     bool json, no_activation_quantization;
     char *progress, *log_level;
@@ -90,7 +91,7 @@ typedef struct osh_generate_options {
     bool chat, json, use_cache, no_activation_quantization;
     int64_t max_new_tokens, top_k, seed, threads;
     double temperature, top_p;
-    int64_t host_memory; // bytes; 0: no budget
+    int64_t host_memory; // budget in bytes; 0: no budget
     char *device, *isa, *progress, *log_level;
 } osh_generate_options;
 extern const osh_field osh_generate_fields[];

@@ -651,7 +651,8 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own [source tensors]; a tied head has the reason of the embedding
+    const char **why = NULL; // own [source tensors]: reason why the tensor stays dense; a tied head
+                             // has the reason of the embedding
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

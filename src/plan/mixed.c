@@ -326,7 +326,8 @@ done:
 /* ---- recipe with the chosen schemes ---- */
 
 typedef struct lists { // targets of each group of the recipe
-    osh_recipe_group *groups; // own; the names and modules of the groups are own, too
+    osh_recipe_group *groups; // own: the groups of the recipe, with their names and lists of
+                              // modules
     size_t n;
 } lists;
 
@@ -386,7 +387,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    osh_q_scheme *schemes = NULL; // own; the strings in the schemes are views
+    osh_q_scheme *schemes = NULL; // own: schemes of the groups; the strings in the schemes are
+                                  // views
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)

@@ -19,8 +19,8 @@ typedef struct osh_traversal { // one of several traversals (forward computation
     osh_schedule schedule; // owns the lists passes, seen, visits and batch_at; other members are
                            // copies of the plan's
     osh_budget budget;     // owns the list places; other members are copies or views
-    double work[3];        // sums over all subgraphs of the work to observe, solve and propagate
-                           // (osh_cost.work)
+    double work[3];        // work (osh_cost) to observe, to solve and to propagate, summed over all
+                           // subgraphs
     double seconds;        // measured duration in seconds
 } osh_traversal;
 

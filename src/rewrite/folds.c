@@ -193,8 +193,8 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* For a fold whose factors are searched for: sets the value to observe to the input of the Linears,
- * and checks that the search supports their schemes. */
+/* For a fold whose factors are searched for: makes the input of the balance layers the value that
+ * is observed, and checks that the search supports the schemes of these layers. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;

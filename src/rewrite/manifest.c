@@ -249,7 +249,7 @@ static int assign_shards(osh_manifest *p)
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **part = NULL; // own: pointers to entries
+    osh_st_entry **part = NULL; // own: pointers to the shard's tensors
     osh_shard *sh = &p->shards[s];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;

@@ -24,7 +24,8 @@ typedef struct osh_online_turn { // a rotation of an input or output of a node
 } osh_online_turn;
 typedef struct osh_online {
     osh_online_matrix *matrices; // own
-    osh_online_turn *turns;      // own, sorted by node; inputs of a node before its output
+    osh_online_turn *turns;      // own: the rotations, sorted by node; rotations of a node's inputs
+                                 // are before that of its output
     int n_matrices, n_turns;
 } osh_online;
 

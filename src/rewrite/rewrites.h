@@ -27,7 +27,8 @@ typedef struct osh_rotated osh_rotated; // rotations of weights (rotations.h)
 typedef struct osh_rewrites {
     const osh_inputs *in;      // view
     const osh_matching *match; // view
-    osh_fold *folds;           // own, in the order of the recipe and the graph
+    osh_fold *folds;           // own: the folds, in the order of the recipe, and for each modifier
+                               // in the order of the graph
     int n_folds;
     uint8_t *folded;         // own [tensors of the source]: not 0 if a fold or a rotation changes
                              // the tensor; NULL: none is changed

@@ -14,7 +14,7 @@ typedef struct blocked {
     osh_tensor **dense;   // own [n_learns]: original weights
 } blocked;
 
-/* Reads a sample of a value from the store. Has the type of osh_block.rows. */
+/* Reads a sample of a value from the store. Callback for the member `rows` of osh_block. */
 static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;

@@ -34,8 +34,8 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
-/* Records a Linear that a stream has rounded, and shows the progress. Has the type of
- * osh_stream_job.finished. */
+/* Records a Linear that a stream has rounded, and shows the progress. Callback for the member
+ * `finished` of osh_stream_job. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;

@@ -10,8 +10,9 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    osh_stat *channels; // osh_stat_channel_range; for a search: osh_stat_channel_sum
-    osh_stat *squares;  // osh_stat_hessian for a search; NULL: no search
+    osh_stat *channels; // range of each channel (osh_stat_channel_range), or for a search the sum
+                        // of each channel (osh_stat_channel_sum)
+    osh_stat *squares;  // Hessian, for a search of factors; NULL: no search
     int64_t n_tokens;
 } seen;
 
@@ -221,8 +222,8 @@ typedef struct source { // the weights that the search for factors reads; the po
     const osh_weights *w;
 } source;
 
-/* Reads rows [first, first + n) of the k-th weight that is multiplied by the factors. Has the type
- * of osh_search.rows. */
+/* Reads rows [first, first + n) of the k-th weight that is multiplied by the factors. Callback for
+ * the member `rows` of osh_search. */
 static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
                                    int64_t n)
 {

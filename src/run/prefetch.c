@@ -19,7 +19,8 @@ struct osh_prefetch {
     int w0, w1;               // [w0, w1) contains the weights of the visit
     bool *want;               // own [w1 - w0]: true for weights to read
     osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
-    osh_device *device;       // view; NULL: no blocks on a GPU
+    osh_device *device;       // view: GPU to which the weights are copied; NULL: the weights are
+                              // only read to host memory
     pthread_t thread;
     bool running;
     _Atomic bool stop;

@@ -20,7 +20,8 @@ typedef struct osh_run {
         lost_nearest; // sums over the solved Linears of the subgraph. lost: objective (error) of
                       // the solve. lost_nearest: objective of rounding to nearest
     osh_pace pace; // own
-    osh_coverage *coverage; // own; NULL: the model has no routers
+    osh_coverage *coverage; // own: counts of the tokens of each expert; NULL: the model has no
+                            // routers
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
     bool entered;         // true after this process has begun a subgraph

@@ -64,7 +64,7 @@ typedef struct sink { // passes the results of a group of Linears to the emitter
     const int *which;           // view: index of the Linear of each job
 } sink;
 
-/* Passes the result of a job to the emitter. Has the type of osh_linear_job.done. */
+/* Passes the result of a job to the emitter. Callback for the member `done` of osh_linear_job. */
 static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -106,7 +106,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
 }
 
 typedef struct pruned { // pruned weights, which are kept until the quantizer has read them
-    osh_tensor *w;      // own [n]; w[k].data is NULL if the weight was pruned in place
+    osh_tensor *w;      // own [n]: pruned weight of each job; data is NULL if the weight was pruned
+                        // in place
     int n;
 } pruned;
 
@@ -315,7 +316,7 @@ _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAIT
 typedef struct
     window { // groups that wait to be solved in parallel: one on each thread, or all in one call on
              // the GPU
-    group *of;            // own [most]; the first n groups wait to be solved
+    group *of;            // own [most]: groups; the first n wait to be solved
     int n, most;
     int64_t all, largest; // number of weights of all waiting groups; number of weights of the
                           // largest group

@@ -200,8 +200,8 @@ done:
     return rc;
 }
 
-/* Returns osh_linear.share of the Linears of these subgraphs that read the value and need a shift;
- * 1 if there is no such Linear. */
+/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
+ * shift; 1 if there is no such Linear. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);

@@ -27,8 +27,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 /* Completes the statistics after all samples were added. Two-pass observers read stored values a
  * second time, and ranges are copied from the GPU. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: the sum is not
-                                                                       // collected
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // returns a view; NULL: the
+                                                                       // sum is not collected
 /* Computes the importance of each channel: the mean square of the channel divided by the mean
  * square of all channels. Sets *out (own) to NULL if no observer needs the importance, or all
  * values are 0. */

@@ -99,7 +99,7 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
 }
 
 /* Sets l->share: the probability that an element of the input comes from the quantized model. All
- * Linears with the same statistic must have the same share. */
+ * Linears that share a statistic must have the same probability. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;

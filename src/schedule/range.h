@@ -36,8 +36,9 @@ typedef struct osh_step { // a step of a visit; arrays have an entry for each va
                          // (graph/routed.h); NULL: none
 } osh_step;
 
-/* Returns the index of the value from which the statistics of `value` are computed: the original
- * model's value if both are equal. same: osh_pass.same of the subgraph. */
+/* Returns the index of the value from which the statistics of `value` are computed: the
+ * corresponding value of the original model if `same` and the graph has it, else `value`. same:
+ * member `same` of the subgraph's osh_pass. */
 int osh_observed(const osh_graph *g, bool same, int value);
 /* True if this traversal computes the factors of the fold in range r. */
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);

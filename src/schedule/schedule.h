@@ -49,13 +49,14 @@ typedef struct osh_schedule {
     const osh_inputs *in;         // view
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
-    osh_partition *parts;    // own; NULL if there is no graph
+    osh_partition *parts;    // own: the subgraphs; NULL: the model has no graph
     osh_pass *passes;        // own [parts->n]
     int n_traversals; // number of passes through the whole model (plan/traversals.h); 0: one for
                       // all modifiers
     int traversal, modifier; // if n_traversals > 0: index of the current traversal, and index of
                              // the modifier that it serves
-    osh_visit *visits;       // own [n_visits]; budget/memory.c chooses them
+    osh_visit *visits;       // own [n_visits]: the phases of each visit, which budget/memory.c
+                             // chooses
     int n_visits;
     osh_look looks;          // how values are kept for two-pass observers; chosen by
                              // budget/memory.c

@@ -29,7 +29,7 @@ typedef struct walk {
                   // on the rows of their expert
     osh_visit_lists *made; // own: lists that this walk allocated; NULL: the visitor provides the
                            // lists
-    osh_visit_lists *lists; // view; has the memory of the following lists
+    osh_visit_lists *lists; // view: memory of the following lists
     int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
                  // the value; -1: none
     int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
