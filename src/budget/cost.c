@@ -99,8 +99,8 @@ static double routed_share(const osh_graph *g, const osh_node *n)
     }
 }
 
-/* Returns the fraction of the tokens on which node i of span `s` runs. For the op moe_combine, which
- * adds an expert's output, returns the fraction that is routed to the expert. */
+/* Returns the fraction of the tokens on which node i of the span `s` runs. For the op moe_combine,
+ * which adds an expert's output, returns the fraction that is routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];

@@ -158,8 +158,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked here, because the simulations of a
-                                      // large model can take seconds
+    OSH_TRY(osh_check_interrupt(cx)); // checks for an interrupt, because the simulations of a large
+                                      // model can take seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];

@@ -116,7 +116,7 @@ done:
     return rc;
 }
 
-/* Computes the logits of the last token of the piece. */
+/* Computes the logits of the last token of the piece (the tokens of one osh_decode_run). */
 static osh_status piece_score(osh_ctx *cx, piece *k, float *logits)
 {
     osh_status rc = OSH_OK;

@@ -179,7 +179,7 @@ static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float off
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // an earlier node shares the weight
+    if (l->role != FIXED) goto done; // an earlier node has the same weight
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};

@@ -36,7 +36,7 @@ typedef struct osh_options {
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // text whose perplexity is measured after the run; NULL: no evaluation
+    char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
     char *sample; // a prompt for source and output; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
@@ -51,7 +51,8 @@ typedef struct osh_options {
                         // removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
                         // them; NULL: none
-    const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report
+    const struct osh_mixed *mixed; // view: the schemes that a survey chose (those of `chosen`), for
+                                   // the report
     /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
      * passes. */
     int64_t others_host;

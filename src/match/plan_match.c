@@ -442,7 +442,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // index in the matcher, which has equal targets only once
+        size_t k = 0; // k: index in the matcher, which has equal targets only once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
                                                                                // group for

@@ -154,7 +154,7 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 /* ---- choice of candidates ---- */
 
 typedef struct step { // change from one candidate of a unit to a larger one
-    double per_byte;  // loss that the step saves per byte
+    double per_byte;  // reduction of the loss per additional byte
     int unit, from, to;
 } step;
 

@@ -178,7 +178,7 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     double all = 0;
     *out = NULL;
     for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
-    if (!(all > 0)) goto done; // no tokens ran, or all values were 0
+    if (!(all > 0)) goto done; // *out stays NULL: no tokens ran, or all values were 0
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);

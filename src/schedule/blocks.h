@@ -12,8 +12,8 @@
  * block if its modifier asks for it and nothing prevents it. Must be called before
  * osh_graph_add_original. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
-/* Finds the biases that are learned together with the weights of their Linears (out.bias; -1:
- * none). Also called for a plan that is not run. */
+/* Finds the biases that are learned together with the weights of their Linears (`out.bias` of the
+ * Linear; -1: none). Also called for a plan that is not run. */
 void osh_plan_biases(const osh_schedule *p, osh_matching *match);
 /* Sets target[v] to true for values of the original model that are targets of the block in range
  * r. */
