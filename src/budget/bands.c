@@ -1,5 +1,6 @@
-/* bands.c - computes the sizes of the bands of rows in a stream (output/stream.h), and of the
- * chunks in which the output is read back. */
+/* bands.c - computes the sizes of the bands of rows in which a stream (threads that read, round and
+ * write tensors, output/stream.h) processes tensors, and of the chunks in which the output is read
+ * back. */
 #include "budget/bands.h"
 
 #include "base/file.h"
@@ -8,9 +9,9 @@
 #include "quant/observer.h"
 #include "quant/source.h"
 
-/* Limits of the threads of a stream. At most MOST_COMPUTING threads compute, because no disk
- * delivers data for more threads. Further threads wait for the disk: LEAST threads, and one more
- * for each EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
+/* Limits of the number of threads of a stream. At most MOST_COMPUTING threads compute, because no
+ * disk delivers data for more threads. Additional threads wait for the disk: LEAST threads, plus
+ * one for every EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
  * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
 enum { BAND_MOST = 64 << 20 }; // largest size in bytes of a band whose rows must be rounded
@@ -65,7 +66,8 @@ bool osh_stream_takes(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* A stream rounds the weight as it is on the disk, so it cannot round a folded weight. */
+    /* A stream rounds the weight as stored on the disk, so it cannot round a weight that factors
+     * are folded into. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
                                                            // weight
@@ -125,8 +127,9 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* Returns the bytes of bands that are not kept and therefore are read again, over all groups of
- * Linears that share a global scale. Assumes that all bands of a group have their mean size. */
+/* Returns the bytes of the bands that are read a second time because memory does not hold them
+ * until then. Sums over all groups of Linears that share a global scale. Assumes that all bands of
+ * a group have their mean size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -171,8 +174,8 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* For a virtual tensor, uses the larger one of its columns and `unit`, which is a multiple of
-     * the smaller one. */
+    /* For a virtual tensor: *columns = max(columns of the tensor, `unit`). The larger number is a
+     * multiple of the smaller one. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -212,8 +215,8 @@ static int64_t held_bytes(const osh_budget *p)
 typedef struct band_bytes {
     int64_t work;   // bytes of scratch for rounding one band of a Linear, without the worker's
                     // buffers
-    int64_t result; // bytes of the result of one band until it is written
-    int64_t stays;  // bytes that a Linear keeps until all its tensors are written
+    int64_t result; // bytes of the result of one band from its rounding until it is written
+    int64_t stays;  // bytes of memory that a Linear occupies until all its tensors are written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
@@ -231,8 +234,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* The limit is the bytes of FEW Linears of the largest size, or SMALL if that is more; but at
-     * most the bytes of n_workers such Linears. */
+    /* min(n_workers * largest, max(FEW * largest, SMALL)) */
     enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -305,8 +307,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // bytes; a smaller tensor is not checked early, because a
-                                      // request to the disk takes as long as reading this many
+    enum { LEAST_BYTES = 512 << 10 }; // size in bytes below which a tensor is not checked early,
+                                      // because a disk request takes as long as reading this many
                                       // bytes
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }

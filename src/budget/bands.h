@@ -5,24 +5,23 @@
 #define OSH_BANDS_H
 #include "budget/budget.h"
 
-enum { OSH_BAND_BYTES = 1 << 20 };  // approximate bytes of a band in the source
-enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes that the stream needs for the state
-                                     // of one tensor
+enum { OSH_BAND_BYTES = 1 << 20 };  // approximate size in bytes of a band, as stored in the source
+enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes of the state that a stream keeps
+                                     // for one tensor
 
-/* Returns the number of threads of a stream: at most n_threads that compute, and some that wait for
- * the disk. */
+/* Returns the number of threads of a stream: at most n_threads that compute, and additional threads
+ * that wait for the disk. */
 int osh_stream_most(const osh_budget *p, int n_threads);
 int osh_stream_workers(int most, int64_t n_bytes); // Returns the number of threads for n_bytes of
-                                                   // data: at most `most`, at most one for each
-                                                   // band
+                                                   // data: at most `most`, and no more threads than
+                                                   // bands
 bool osh_stream_takes(const osh_budget *p, int linear); // true if a stream rounds the Linear in
-                                                        // bands; false if it is rounded in one
-                                                        // piece
-bool osh_streams_all(const osh_budget *p); // true if a stream does all work of the run, so that
-                                           // there are no visits
+                                                        // bands; false if it is rounded as a whole
+bool osh_streams_all(const osh_budget *p); // true if a stream does all work of the run, so that no
+                                           // subgraph is run
 /* True if the stream itself finds the largest magnitude of the weights that share the Linear's
- * global scale. The stream then reads all bands of these weights before it rounds one. It keeps
- * bands in memory as far as they fit, and reads the other bands again for the rounding. If false,
+ * global scale. The stream then reads all bands of these weights before it rounds one. It keeps as
+ * many bands in memory as fit, and reads the other bands a second time for the rounding. If false,
  * osh_globals_find runs before the stream. */
 bool osh_stream_looks(const osh_budget *p, int linear);
 /* Returns the host memory that osh_globals_find needs besides osh_globals_bytes. */
@@ -35,7 +34,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_budget *p); // Returns the largest number of bands that can be kept: all
                                         // bands of the largest group of Linears that share a scale;
-                                        // 0: no Linears share one
+                                        // 0: no Linears share a scale
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice
@@ -43,12 +42,12 @@ int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source
  * *device: the part of this memory that counts against the device budget. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
-int64_t osh_band_unit(const osh_linear *l); // number of rows that must be rounded together (rows of
-                                            // a block scale, or 1)
+int64_t osh_band_unit(const osh_linear *l); // number of rows that must be rounded together: rows
+                                            // that share a block scale, else 1
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // Returns the number of rows
                                                                        // of a band
 int64_t osh_band_of_linear(const osh_linear *l); // Returns the largest number of rows of a band;
-                                                 // the result may be larger than O
+                                                 // may exceed the O rows of the Linear
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
 /* Returns the bytes of one row of a copied tensor, which is handled as a list of bytes: one byte;
@@ -68,9 +67,9 @@ size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 size_t osh_band_room_blocks(const osh_band_room *r); // Returns the bytes of the input and output
                                                      // buffers of one worker
 
-/* Large output tensors may be checked during the run by reading them back. osh_early_takes is true
- * for such a tensor. osh_early_count returns the number of such tensors. osh_early_bytes returns
- * the memory that the check needs. */
+/* Early check: a large output tensor is read back and checked during the run. osh_early_takes
+ * returns true if the output tensor `out` is checked early, osh_early_count the number of such
+ * tensors, osh_early_bytes the host bytes that the check needs. */
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);

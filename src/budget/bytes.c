@@ -1,4 +1,4 @@
-/* bytes.c - sizes of statistics, and the table of sums. */
+/* bytes.c - computes the sizes of statistics, and has the table of the statistics that are sums. */
 #include "budget/bytes.h"
 
 #include "match/lookup.h"
@@ -26,7 +26,8 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
                        .mixed = true, .on_card = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
-                         .solving = sizeof(float)}, // a solve computes a weight for each channel
+                         .solving = sizeof(float)}, // a solve computes one F32 importance for each
+                                                    // channel
     [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
 };
 

@@ -4,27 +4,31 @@
 #include "budget/budget.h"
 #include "ops/stat.h"
 
-/* Kinds of sums over the samples of a value that modifiers need. The table osh_sums has a row for
- * each kind. The run collects the sums of the table, and the plan counts their bytes. A new kind
- * needs a row, a type (ops/stat.h), and a modifier that uses the sum. */
+/* Kinds of statistics that modifiers need and that are sums over all samples of a value, such as
+ * the Hessian X^T X. The table osh_sums has a row for each kind. The run collects the sums of the
+ * table, and the plan counts their bytes. A new kind needs a row, a type (ops/stat.h), and a
+ * modifier that uses the sum. */
 typedef enum { OSH_SUM_HESSIAN, OSH_SUM_SHIFT, OSH_SUM_SQUARES, OSH_SUM_PEAKS, OSH_N_SUMS } osh_sum;
 typedef struct osh_sum_type {
     const osh_stat_type *type;
     unsigned stat;          // bit OSH_STAT_* by which a modifier asks for the sum
-    bool original;          // the sum needs the input of the quantized and of the original model
-    bool mixed;             // the input is a mix of both models' inputs if the recipe asks for it
-                            // (osh_linear.share)
-    bool on_card;           // with a GPU, the sum is in the GPU's arena; otherwise always in host
+    bool original;          // true if the sum needs the input of the quantized and of the original
+                            // model
+    bool mixed;             // true if a recipe may ask for the sum of a mix of both models' inputs
+                            // (member `share` of osh_linear)
+    bool on_card;           // with a GPU: true if the sum is in the GPU's memory, false if in host
                             // memory
-    osh_layout_kind layout, part; // kinds of the arena's blocks for osh_stat.all and osh_stat.part
+    osh_layout_kind layout, part; // kinds of the GPU's memory blocks for the members `all` and
+                                  // `part` of osh_stat
     size_t solving;         // bytes per channel that a solve computes from the sum
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-int64_t osh_sum_bytes(osh_sum sum, int64_t I); // gross bytes of one block of the sum
+int64_t osh_sum_bytes(osh_sum sum, int64_t I); // bytes of one block of the sum, with the
+                                               // allocator's overhead
 int64_t osh_stats_bytes(const osh_budget *p, int subgraph); // bytes of the Hessians and shifts of
                                                             // the subgraph
-/* Returns the arena's bytes of the Hessian and of the range of a value. `hessian`, `range`: count
- * that block. */
+/* Returns the bytes in the GPU's memory of the Hessian (if `hessian`) and of the range (if `range`)
+ * of a value. */
 int64_t osh_stats_device_bytes(const osh_budget *p, int value, bool hessian, bool range);
 #endif

@@ -1,10 +1,11 @@
-/* cost.c - floating-point operations and work of each phase of each subgraph.
+/* cost.c - counts the floating-point operations and the work of each phase of each subgraph.
  *
- * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
- * a sample of T tokens (with a sliding window W, t + 1 is at most W); a Hessian I (I + 1). Per
- * input: the factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve,
- * and for the error of rounding to nearest. Experts run on all tokens for their statistics, and
- * later only on their own tokens. Nothing else is counted. */
+ * Operations per token: a Linear 2 I O; attention 2 H Dh (t + 1) at position t for each of its two
+ * matrix products, so 2 H Dh T (T + 1) for a sample of T tokens (with a sliding window W, t + 1 is
+ * at most W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
+ * inverse). Per Linear: O I^2 for the solve, and for the error of rounding to nearest. Experts run
+ * on all tokens for their statistics, and later only on their own tokens. Nothing else is
+ * counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -16,18 +17,19 @@
 
 #include <string.h>
 
-/* Speeds of an imaginary machine with one AVX2 core. Only their ratios matter: the progress
- * estimate corrects the time of each phase by measurement. */
-static const double products_per_s = 50e9; // operations of matrix products in F32 and BF16
-static const double factors_per_s = 20e9;  // operations of Cholesky factorizations and triangular
-                                           // inverses
-static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
+/* Speeds per second of an imaginary machine with one AVX2 core. Only their ratios matter, because
+ * the progress estimate corrects the time of each phase by measurement. */
+static const double products_per_s = 50e9; // number of operations of matrix products in F32 and
+                                           // BF16
+static const double factors_per_s = 20e9;  // number of operations of Cholesky factorizations and
+                                           // triangular inverses
+static const double solves_per_s = 15e9;   // number of operations of GPTQ's column loop
 static const double elements_per_s = 0.5e9; // values that elementwise ops write
 static const double bytes_per_s = 1e9;     // bytes of files read or written
 static const double codes_per_s = 0.15e9;  // weights rounded and packed
 static const double picked_per_s = 0.4e6;  // rows of a table that are read from the file one by one
-/* On a GPU: speed of the kernel for experts' rows (ops/cuda/routed.cuh) divided by the speed of the
- * library's matrix products. Assumed, not measured. */
+/* On a GPU: speed of the kernel for rows that are routed to experts (ops/cuda/routed.cuh) divided
+ * by the speed of cuBLAS's matrix products. This is an assumption, not a measurement. */
 static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
@@ -77,8 +79,9 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     return 0;
 }
 
-/* Returns the fraction of the tokens for which the model uses the node's output. For an expert this
- * is the fraction that is routed to it; its outputs for other tokens serve only statistics. */
+/* Returns the fraction of the tokens for which the model uses the node's output. For an expert: the
+ * fraction that is routed to the expert, because only statistics use the outputs for other
+ * tokens. */
 static double routed_share(const osh_graph *g, const osh_node *n)
 {
     for (;;) {
@@ -88,16 +91,16 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr; // the attributes of moe_gate also begin
-                                                         // with top_k
+            const osh_moe_router_attr *a = router->attr; // moe_gate's attributes also begin with
+                                                         // the member `top_k`
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
     }
 }
 
-/* Returns the fraction of the tokens on which node i of a span runs. For the node that adds an
- * expert's output (moe_combine), returns the fraction that is routed to the expert. */
+/* Returns the fraction of the tokens on which node i of the span `s` runs. For the op moe_combine,
+ * which adds an expert's output, returns the fraction that is routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -137,7 +140,8 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work of node i of a span on the host, where moe_combine processes all tokens. */
+/* Returns the work of node i of the span `s` (nodes that run together) on the host, where
+ * moe_combine processes all tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
     double tokens = d->n ? (double)d->offsets[d->n] : 0;
@@ -162,8 +166,8 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* True if the work per input is counted for this Linear: no earlier Linear with a Hessian reads the
- * same input. All Linears that share a Hessian are in one subgraph. */
+/* True if this Linear is the first with a Hessian that reads its input, so that the work of
+ * factoring the Hessian is counted here. All Linears that share a Hessian are in one subgraph. */
 static bool leads_input(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
@@ -179,8 +183,8 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the operations for factoring a Hessian (Cholesky and triangular inverse), including the
- * op gptq_shift. */
+/* Returns the number of operations for factoring a Hessian (Cholesky and triangular inverse),
+ * including the op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
@@ -192,8 +196,8 @@ static double judge_share(const osh_linear *l)
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
-/* Returns the operations of the column loop, of the error of rounding to nearest (only on the
- * host), and of gptq_target. */
+/* Returns the number of operations of the column loop, of the error of rounding to nearest (only on
+ * the host), and of gptq_target. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
@@ -271,14 +275,14 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
     c->work[OSH_PHASE_SEAL] += (double)p->manifest->total_bytes / bytes_per_s;
 }
 
-/* ---- passes: counts the steps of the walk in visit.h ---- */
+/* ---- costs of passes ---- */
 
 typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
     osh_cost *c;    // view: cost of the current visit's subgraph
     bool *loaded;   // own [weights of the graph]: true if the weight is loaded
-    fed *open;      // own: [values of the range]: the sums that are being collected
+    fed *open;      // own [values of the range]: sums that are being collected
     double reading; // bytes of weights loaded since the last pass
 } counter;
 
@@ -362,8 +366,8 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
     return OSH_OK;
 }
 
-/* Counts a step on a GPU: operations of all nodes that run, and the bytes of values that go through
- * the GPU's memory. */
+/* Counts a step on a GPU: the number of operations of all nodes that run, and the bytes of values
+ * that go through the GPU's memory. */
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
                           const osh_step *s)
 {
@@ -458,8 +462,8 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // 1 would mean a whole phase, and the step is only a part of
-                                     // one
+    if (*share >= 1) *share = 0.999; // 1 means a whole phase, and this step is only a fraction of a
+                                     // phase
 done:
     osh_free(cx, open);
     return rc;

@@ -21,7 +21,8 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    place *all; // own [room]: the first n entries are used, and are sorted for a binary search
+    place *all; // own: capacity `room`; the first n entries are used, and are sorted for a binary
+                // search
     size_t n, room;
 };
 
@@ -52,10 +53,9 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // osh_cuda_open
-                                                                             // allocates the same
-                                                                             // block first
-    *out = c, c = NULL; // give
+    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // the first block, as
+                                                                             // in osh_cuda_open
+    *out = c, c = NULL; // passes ownership
 done:
     osh_layout_free(cx, c);
     return rc;
@@ -145,7 +145,7 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c)
     qsort(l->all, l->n, sizeof *l->all, compare_places);
     place *fit = osh_realloc(cx, l->all, l->n * sizeof *fit);
     if (fit) l->all = fit, l->room = l->n;
-    *out = l, c->places = NULL; // give
+    *out = l, c->places = NULL; // passes ownership
     return OSH_OK;
 }
 

@@ -8,17 +8,17 @@
 typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
-/* osh_layout_take allocates a block and osh_layout_give frees one. Taking an existing block and
- * freeing a missing block do nothing. */
+/* osh_layout_take allocates the block of this kind and index, if it is not allocated.
+ * osh_layout_give frees the block, if it is allocated. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
-/* Returns the bytes from the beginning of the arena to the end of the last block. */
+/* Returns the bytes from the beginning of the simulated GPU memory to the end of its last block. */
 int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
  * allocated after the call. The addresses of these blocks are recorded if osh_layout_record was
  * called with `on` true. */
-typedef enum { // part of a visit: its first pass; its later passes; loads for this visit during the
-               // visit before it
+typedef enum { // part of a visit (the work on one subgraph): the first pass; later passes; loads
+               // for the visit that are made during the previous visit
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);

@@ -28,8 +28,8 @@
 #include "quant/source.h"
 #include "store/loaders.h"
 
-/* Two threads read tensors: the main thread, and the thread that reads in advance. Each needs a
- * block to bypass the page cache. */
+/* Two threads read tensors: the main thread, and the prefetch thread. Each needs an aligned block
+ * to bypass the page cache. */
 enum { READERS = 2 };
 /* Bytes of a process that computes no matrix products. STILL_BYTES: C library. STILL_THREAD_BYTES:
  * stack and allocator cache of a thread. STILL_THREADS: threads besides those of a stream. */
@@ -40,9 +40,9 @@ enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 }
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* Bytes. A larger source is read past the page cache if it is read only once. */
+/* Size in bytes from which the reads of a source bypass the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Returns the bytes of small things outside of visits: emitter, journal, results, report and
+/* Returns the bytes of small allocations outside of visits: emitter, journal, results, report and
  * lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
@@ -56,8 +56,8 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 
-/* Without a device budget the arena gets 1/ARENA_SPARE more bytes than predicted, at least
- * LEAST_SPARE more. */
+/* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
+ * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 static int64_t still_bytes(const osh_budget *p, int n_threads)
@@ -66,7 +66,7 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* ---- chooses tiers and phases ---- */
+/* ---- tiers and phases ---- */
 
 static bool visit_fits(const osh_visit *v, const osh_limits *b, int64_t more_host)
 {
@@ -82,14 +82,16 @@ static bool visits_fit(const osh_schedule *s, const osh_limits *b)
     return true;
 }
 
-/* True if the weights of the next visit may be read during visit i. This needs a pass that
- * observes: a pass that only propagates may end before the reads, so its peak is not known. */
+/* True if the weights of the next visit may be prefetched during visit i. Requires that visit i has
+ * a pass that observes: a pass that only propagates may end before the reads, so its peak is not
+ * known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if every visit fits together with the weights of the next visit that are read during it. */
+/* True if every visit fits together with the weights of the next visit that are prefetched during
+ * it. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
 {
     const osh_schedule *s = p->schedule;
@@ -115,12 +117,12 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // above this number of rounds, segments cost less, because each round is
-                          // one more pass
+enum { MOST_ROUNDS = 8 }; // largest number of rounds (each an additional pass); above it, segments
+                          // cost less
 
 /* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
  * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
- * not possible if ranges of keys, values or outputs are observed. */
+ * not used if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_visit *v = &p->schedule->visits[i];
@@ -137,7 +139,7 @@ static void take_phases(osh_budget *p, int i, int rounds)
 }
 
 /* Chooses phases for the visits that do not fit. Visits are similar, so all visits that do not fit
- * get the next phases at the same time. */
+ * try the same phases at the same time. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -199,9 +201,9 @@ static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the visits can
- * be chosen so that no visit exceeds *least. Otherwise sets *least to `same`, the peak of the best
- * phases that are equal for all visits. */
+/* *On entry, *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the
+ * visits can be chosen so that no visit exceeds *least. Otherwise sets *least to `same`, the peak
+ * of the best phases that are equal for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -216,7 +218,8 @@ done:
     return rc;
 }
 
-/* Tries rounds and segments with the slowest tier. Segments need the least memory for weights and
+/* Tries, with the slowest tier, rounds (several observe passes, each for some Hessians) and
+ * segments (one group of Linears at a time). Segments need the least memory for weights and
  * Hessians, but store values between the segments. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
@@ -226,7 +229,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     osh_visit *least = NULL; // own: smallest peaks of each visit so far
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    /* Peaks of the best phases that are equal for all visits. */
+    /* Smallest peaks with phases that are equal for all visits. */
     int64_t device = INT64_MAX, host = INT64_MAX;
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
@@ -297,8 +300,8 @@ done:
     return rc;
 }
 
-/* Chooses the number of threads that read values from the disk in advance: the most that fit,
- * besides the weights that are read in advance. */
+/* Chooses the number of threads that prefetch values from the disk: the largest number that fits in
+ * memory beside the prefetched weights. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -317,7 +320,8 @@ done:
     return rc;
 }
 
-/* Tier disk: chooses how many batches keep their values in memory: the most that fit. */
+/* For tier disk, chooses the number of batches whose values stay in memory: the largest number that
+ * fits. */
 static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_limits *b)
 {
     osh_status rc = OSH_OK;
@@ -335,7 +339,7 @@ done:
     return rc;
 }
 
-/* Solves small Linears of visit i in parallel, or together on a GPU, if their results fit in
+/* Makes visit i solve small Linears in parallel, or together on a GPU, if their results fit in
  * memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_limits *b)
 {
@@ -352,8 +356,8 @@ static bool asks_f16(const osh_budget *p)
 }
 
 /* Sets *first and *last to the range of osh_look values that --calib-cache allows: how values are
- * kept for a second reading (schedule/looks.h). If no observer reads values twice, both are
- * equal. */
+ * kept for the second pass of two-pass observers (schedule/looks.h). If the run has no such
+ * observer, *first == *last. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -384,9 +388,9 @@ done:
     return rc;
 }
 
-/* Chooses batches of several samples if no flag sets the batch size and the run then fits without
- * slower choices. Sets *fit to true if the run fits; does not change *fit if there are no such
- * batches to try. */
+/* Chooses batches of several samples if no flag sets the batch size and the run then fits in the
+ * first tier that is allowed. Sets *fit to true if the run fits; does not change *fit if the batch
+ * size stays the same. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
                                       bool *fit)
 {
@@ -466,7 +470,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                  osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
-    /* The GPU replaces the threads that read in advance. */
+    /* The GPU replaces the prefetch threads. */
     if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -513,8 +517,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // loads the library of matrix products, so that
-                                               // base_bytes includes its memory
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // loads OpenBLAS, so that base_bytes includes its
+                                               // memory
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -526,7 +530,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
         m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
     if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
-    /* Counts osh_threads threads, and the thread that reads in advance. */
+    /* Counts osh_threads threads, and the prefetch thread. */
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     m->highest = -1;
     osh_limits b = {.device = p->in->opt->device_memory,
@@ -558,12 +562,12 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
-        osh_places_free(cx, m->places), m->places = NULL; // the list of addresses does not fit, and
-                                                          // the run works without it
+        osh_places_free(cx, m->places), m->places = NULL; // frees the optional list of addresses,
+                                                          // because it does not fit
     /* The message of a refusal recommends this budget to another process, whose base may be larger
      * by OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // true: the output may be written twice
+    bool again = s->n_traversals || s->tune.steps; // true if output tensors may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;

@@ -16,7 +16,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
  * the slowest tier, and Linears are solved in small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
 /* Returns the bytes of a GPU's arena: the device budget, or without a budget the predicted bytes
- * plus a reserve. The reserve is for a resumed run, which has other gaps between its blocks. */
+ * plus a reserve. (The arena is the one block of GPU memory from which the program allocates.) The
+ * reserve is for a resumed run, which has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
 /* Returns the bytes that a plan may use if free_bytes are free on a GPU. */
 int64_t osh_memory_of_card(int64_t free_bytes);

@@ -1,5 +1,5 @@
 /* memory_rest.c - computes the memory outside of visits: for copied tensors, and for Linears that
- * are rounded without data, in bands or in one piece. */
+ * are rounded without data, in bands or as whole weights. */
 #include "base/file.h"
 #include "budget/bands.h"
 #include "budget/memory_rest.h"
@@ -9,9 +9,9 @@
 
 bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
-/* Raises *device and *host to the peaks of Linears that are rounded without data, in one piece, one
- * after the other. `ahead`: the next weight is read during the rounding. Results that wait to be
- * written need no extra memory: they use memory below the peak. */
+/* Raises *device and *host to the peaks of Linears that are rounded without data as whole weights,
+ * one after the other. `ahead`: true if the next weight is prefetched during the rounding. Results
+ * that wait to be written need no extra memory: they use memory below the peak. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
@@ -74,8 +74,8 @@ static bool budget_holds(const osh_limits *b, const osh_limits *need)
            (!b->device_given || need->device <= b->device);
 }
 
-/* Chooses how many bands a stream keeps until it reads them a second time: all bands of the largest
- * group, or fewer in steps of 1/16 until the run fits. */
+/* Chooses how many bands a stream keeps until the second pass reads them: all bands of the largest
+ * group, or, in steps of 1/16, as many as fit. */
 static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
 {
     osh_memory *m = &p->memory;

@@ -40,7 +40,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
      * with such scales cannot be cut into Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* A job that learns by block would give other codes if it were cut into Linears. */
+        /* A job that learns the codes of whole blocks gives other codes if the model is cut into
+         * single Linears. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);
@@ -64,8 +65,8 @@ done:
     return rc;
 }
 
-/* True if Hessians have a second block of the same size, which --sum-groups 1 avoids
- * (ops/stat.h). */
+/* True if Hessians have a second block of the same size for partial sums, which --sum-groups 1
+ * avoids (ops/stat.h). */
 static bool has_grouped_hessians(const osh_budget *p)
 {
     bool any = false;
@@ -89,7 +90,8 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    int digits = given % (1 << 20) ? 2 : 0; // two digits if the budget is not a whole number of MiB
+    int digits = given % (1 << 20) ? 2 : 0; // number of decimals: two if the budget is not a whole
+                                            // number of MiB
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,

@@ -22,33 +22,33 @@ typedef struct osh_sim {
     int64_t ranges; // bytes of the lists for ranges of the visit; device or host like `lists`
     int64_t frame;  // host bytes for compressing a sample of the widest value, or for copying it
                     // between GPU and disk
-    bool *loaded, *stored, *held; // own: loaded [weights]: true if in memory; stored [values]: true
-                                  // if in the store; held [values]: true if kept in memory for the
-                                  // first n_kept batches
+    bool *loaded, *stored, *held; // own. loaded [weights]: true if in memory. stored [values]: true
+                                  // if in the store. held [values]: true if the first n_kept
+                                  // batches of the value are kept in memory
     bool *open[OSH_N_SUMS]; // own [values]: true if the sum of the value is being collected
-    int64_t parts;  // bytes of the blocks osh_stat.part; included in `stats`
+    int64_t parts;  // bytes of partial sums (member `part` of osh_stat); included in `stats`
     bool *counts;   // own [linears]: true if the histograms of the Linear exist
     size_t *hook;   // own [values]: bytes that updating the statistics of the value needs
     bool *ever;     // own [weights]: true if some visit loads the weight
-    bool *kept; // own [weights]: with a GPU: true if host memory has a copy of the weight, until
+    bool *kept; // own [weights], with a GPU: true if host memory has a copy of the weight, until
                 // the weight is written or solved
     bool *solved;   // own [linears]: true if the Linear is solved
     int64_t copies; // bytes of the host copies for which `kept` is true
     int64_t weights, stats, values, kept_values; // current bytes: of loaded weights; of statistics;
                                                  // of values in the store; of values kept in memory
     int64_t n_kept; // number of batches whose values are kept in memory (osh_memory.n_kept)
-    bool *looks;    // own [values]: true if the value is kept until an observer reads it a second
-                    // time (schedule/looks.h)
+    bool *looks;    // own [values]: true if the value is kept for the second pass of two-pass
+                    // observers (schedule/looks.h)
     int64_t looked, to_look; // bytes of the values for which `looks` is true, in memory or on the
-                             // disk: current; added by the next pass
+                             // disk: now; that the next pass adds
     int64_t most_values; // largest number of bytes in `values` so far
-    int64_t ahead;  // host bytes of values that are read from the disk in advance; with a GPU the
-                    // largest number so far, because the blocks are reused and not freed
-    bool *lent;     // own [values]: true if the current step uses the tensor of the store without a
-                    // copy
+    int64_t ahead;  // host bytes of values that are prefetched from the disk; with a GPU the
+                    // largest number so far, because blocks are reused and not freed
+    bool *lent;     // own [values]: true if the current step uses the store's tensor of the value
+                    // without a copy
     bool began;     // true after the visit has loaded its first weights
     int index;      // index of the current visit
-    bool *want;     // own [weights]: scratch: true for weights that a step loads
+    bool *want;     // own [weights]: scratch, true for weights that a step loads
     osh_exec_marks marks; // own
 } osh_sim;
 #endif

@@ -1,5 +1,5 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it makes the walk of
- * schedule/visit.h with steps that only count.
+/* simulate.c - counts the bytes of every step of a run before it starts: it calls osh_visit_walk
+ * (schedule/visit.h) with callbacks that only count.
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
@@ -158,8 +158,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked here, because the simulations of a
-                                      // large model can take seconds
+    OSH_TRY(osh_check_interrupt(cx)); // checks for an interrupt, because the simulations of a large
+                                      // model can take seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
@@ -198,9 +198,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Frees the stored rows of batch b that this step was the last to read, and allocates the rows of
- * the batch's outputs, in the order of the run. `left`: bytes of the arena that the batch still
- * uses. *now: bytes of the values in the store. */
+/* Frees the stored rows of batch b that no later step reads, and allocates the rows of the batch's
+ * outputs, in the order of the run. `left`: bytes of GPU memory that the batch still uses. *now:
+ * bytes of the values in the store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -265,8 +265,8 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = sim_way_bytes(s, st); // bytes of the blocks for copies, which are at the end of
-                                        // the arena
+    size_t ways = sim_way_bytes(s, st); // bytes of the blocks for copies, at the end of the GPU's
+                                        // memory
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
@@ -312,7 +312,7 @@ done:
 /* Simulates a pass of the batches whose values are kept in memory. A batch reads an input without a
  * copy, frees an input that no later step reads, and keeps its outputs. The bytes change in
  * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
- * `grow`: bytes of the values that the pass keeps for a second look. */
+ * `grow`: bytes of the values that the pass keeps for two-pass observers. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -365,7 +365,7 @@ done:
     return rc;
 }
 
-/* Returns the host bytes for reading the inputs of a step from the disk in advance. */
+/* Returns the host bytes for prefetching the inputs of a step from the disk. */
 static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
 {
     const osh_memory *m = &s->p->memory;
@@ -410,8 +410,8 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // without segments and rounds, memory has
-                                                       // the solved weight already
+        if (!v->segments && !v->round_bytes) continue; // else the solved weight is in memory
+                                                       // already
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;

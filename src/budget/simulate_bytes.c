@@ -1,5 +1,5 @@
-/* simulate_bytes.c - computes the bytes of values, of statistics and of values kept for a second
- * look, and raises the peaks of a simulated visit. */
+/* simulate_bytes.c - computes the bytes of values, of statistics and of values kept for two-pass
+ * observers, and raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/simulate_bytes.h"
 #include "match/cache.h"

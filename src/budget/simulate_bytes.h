@@ -21,19 +21,20 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
 /* Returns the bytes of a sum and of the data that a solve computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
-/* Returns the bytes of the second block of a sum (osh_stat.part); 0 if the sum has none. */
+/* Returns the bytes of the partial sum (member `part` of osh_stat), which is as large as the sum; 0
+ * if the sum has none. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
-/* Returns the bytes of the values that the visit keeps until an observer reads them a second time
+/* Returns the bytes of the values that the visit keeps for the second pass of two-pass observers
  * (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* Returns the bytes of the F16 copy of a batch, which exists while the batch is stored for a second
- * look; 0 if values are not stored as F16. */
+/* Returns the bytes of the F16 copy of a batch, which exists while the batch is stored for two-pass
+ * observers; 0 if values are not stored as F16. */
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
-/* Returns the bytes of the buffers of the threads that read values in advance. */
+/* Returns the bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
-/* Simulates the second look: before a Linear is solved, observers read the kept values again,
- * sample by sample. Marks the values as freed. */
+/* Simulates the second pass of two-pass observers: before a Linear is solved, they read the kept
+ * values again, sample by sample. Marks the values as freed. */
 void osh_sim_look(osh_sim *s);
 #endif

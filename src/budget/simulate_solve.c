@@ -1,5 +1,6 @@
-/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It makes the calls of
- * osh_run_solve without solving. A call is a set of Linears that are solved together. */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It repeats the steps of
+ * osh_run_solve without solving. A call is a set of Linears with one input that one call of a
+ * modifier solves together. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -41,7 +42,7 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
     return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
 }
 
-/* *device: set to the bytes in the GPU's arena; NULL: all bytes are in host memory. */
+/* *device: set to the bytes in the GPU's memory; NULL: all bytes are in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -91,8 +92,8 @@ static void group_deinit(osh_ctx *cx, group *g)
  * takes each result at once, so only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
-/* Finds the Linears that are solved together with linears[first]. *pack: bytes of the largest
- * packed result among them. */
+/* Finds the Linears that are solved together with linears[first]. Sets *pack to the bytes of the
+ * largest packed result among them. */
 static osh_status group_find(osh_ctx *cx, group *g, int first, const osh_sim *s, bool keep,
                              int64_t *pack)
 {
@@ -137,8 +138,8 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
-/* Simulates the merge of the last groups of samples: frees the second block (osh_stat.part) of all
- * sums. */
+/* Simulates adding the last group of samples to each sum: frees the partial sums (member `part` of
+ * osh_stat). */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->card && v < r->v1; v++)
@@ -158,10 +159,10 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
     return n;
 }
 
-typedef struct solving { // bytes that a call needs
+typedef struct solving { // bytes for solving the Linears of one call
     int64_t work, pack, copy; // work: for the whole call; pack: for packing one result; copy: for
                               // copies of Hessian and shift
-    size_t room;              // bytes of the GPU that the call may use
+    size_t room;              // bytes of GPU memory that the call may use
 } solving;
 
 /* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host one
@@ -190,8 +191,8 @@ static int range_first_of_block(const osh_budget *p, const osh_range *r)
     return -1;
 }
 
-/* Calls that are solved in parallel on the host, or together on a GPU. `all` and `largest` are
- * numbers of weights; the other int64_t are bytes. */
+/* Calls (sets of Linears with one input) that are solved in parallel on the host, or together on a
+ * GPU. `all` and `largest` are numbers of weights; the other int64_t are bytes. */
 typedef struct window {
     int like; // with a GPU: index of the first Linear of the calls that were counted last; -1: none
     int n;
@@ -240,8 +241,8 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
     return n;
 }
 
-/* Returns the number of inputs in the range that have as many readers as the input of `lead` and a
- * reader similar to `lead`; at most OSH_GROUPS_AT_ONCE. */
+/* Returns the number of inputs in the range that as many Linears read as the input of `lead`, one
+ * of them similar to `lead`; at most OSH_GROUPS_AT_ONCE. */
 static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *values,
                               const osh_linear *lead)
 {
@@ -251,7 +252,8 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
             continue;
-        /* Counts an input only at its first reader that is similar to `lead`. */
+        /* Counts an input only at the first Linear that reads the input and is similar to
+         * `lead`. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
             of = osh_next_reader(p->match, of);
@@ -269,7 +271,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     int first = g->call.which[0];
     const osh_linear *lead = &p->match->linears[first];
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    /* The smallest budget (solve_limit 0) assumes that no calls are solved together. */
+    /* With solve_limit 0, which gives the smallest budget, no calls are solved together. */
     if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return;
     if (w->like >= 0 && linears_are_alike(&p->match->linears[w->like], lead)) return;
     int n = window_count_alike(s, r, values, lead);
@@ -340,7 +342,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* Before the call `on_card` is the limit `room`; the call sets it to the part that is
+        /* on_card: on entry the limit of GPU bytes; osh_memory_compress_bytes sets it to the bytes
          * used. */
         size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
         int64_t work = 0;

@@ -11,8 +11,8 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
 /* Returns the bytes of the buffers for the packed tensors of a Linear. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l);
 /* Returns the memory for the modifier's function `compress`, and for the pruner before it. Does not
- * change the results in jobs. *device: set to the part in a GPU's arena; NULL: all memory is host
- * memory. */
+ * change the results in jobs. *device: set to the bytes in the GPU's memory; NULL: all memory is
+ * host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device);
 #endif

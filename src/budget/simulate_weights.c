@@ -1,5 +1,5 @@
-/* simulate_weights.c - counts the weights that a simulated visit loads, and allocates blocks of the
- * arena for the weights that the next visit loads first. */
+/* simulate_weights.c - counts the weights that a simulated visit loads, and allocates simulated
+ * blocks of GPU memory for the weights that the next visit loads first. */
 #include <string.h>
 
 #include "rewrite/folds.h"

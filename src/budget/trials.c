@@ -20,7 +20,7 @@ typedef struct trial {
 } trial;
 
 struct osh_trials {
-    trial *all; // own [room]: the first n entries are used
+    trial *all; // own: capacity `room`; the first n entries are used
     size_t n, room;
     int n_visits;
 };

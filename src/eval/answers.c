@@ -55,7 +55,7 @@ osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_que
     OSH_TRY(osh_generate(cx, model, &prompt, &o, answer_keep, &t));
     OSH_TRY(t.rc);
     OSH_TRY(osh_buf_append(cx, &t.b, "", 0));
-    *text = t.b.data, t.b.data = NULL; // give
+    *text = t.b.data, t.b.data = NULL; // passes ownership
 done:
     if (rc) osh_note(cx, "letting %s answer --sample", model);
     osh_buf_deinit(cx, &t.b);
@@ -117,13 +117,13 @@ static osh_status column_text(osh_ctx *cx, char **out, const char *text)
         if (*s == '\n') OSH_TRY(osh_buf_append(cx, &b, s++, 1));
     }
     OSH_TRY(osh_buf_append(cx, &b, "", 0));
-    *out = b.data, b.data = NULL; // give
+    *out = b.data, b.data = NULL; // passes ownership
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* Appends two texts in columns. b NULL: one text in the whole width. */
+/* Appends two texts in columns. If `b` is NULL, appends only `a`, in the whole width. */
 static osh_status columns_put(osh_ctx *cx, osh_buf *out, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;

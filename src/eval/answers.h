@@ -6,7 +6,7 @@
 
 typedef struct osh_question { // views
     const char *prompt, *models_dir, *chat_date, *isa;
-    int64_t host_memory; // budget in bytes; 0: none
+    int64_t host_memory; // budget of host memory in bytes; 0: none
     bool no_activation_quantization;
 } osh_question;
 /* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
@@ -18,7 +18,8 @@ osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const
 
 typedef struct osh_answers { // views
     const char *prompt;
-    const char *names[2], *texts[2]; // names[1] NULL: one answer
+    const char *names[2], *texts[2]; // names of the models and their answers; names[1] NULL: only
+                                     // one answer
 } osh_answers;
 /* Appends the prompt, and the answers in two columns, in lines of at most 80 characters. */
 osh_status osh_answers_print(osh_ctx *cx, osh_buf *b, const osh_answers *a);

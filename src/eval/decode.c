@@ -1,6 +1,6 @@
-/* decode.c - runs a model on one sample in pieces. This needs ops that work on every token
- * separately or keep a state. If one op does neither, every piece runs all tokens from the first
- * on. */
+/* decode.c - runs a model on one sample in pieces (the prompt, then one token at a time, as with a
+ * KV cache). This needs ops that work on every token separately or keep a state. If one op does
+ * neither, every piece runs all tokens from the first on. */
 #include "eval/decode.h"
 
 #include <string.h>
@@ -11,22 +11,23 @@
 struct osh_decode {
     const osh_forward *f; // view
     bool round;
-    int64_t n, room;    // n: tokens that have run; room: largest number of tokens
+    int64_t n, room;    // n: number of tokens that have run; room: largest possible n
     int32_t *ids;       // own [room]: ids of the tokens
-    osh_op_past *pasts; // own [nodes], with own states; NULL: each piece runs all tokens again
+    osh_op_past *pasts; // own [nodes]: state of each op, such as keys and values (also own); NULL:
+                        // each osh_decode_run runs all earlier tokens again
     int64_t long_from;  // longrope: when the sample gets more tokens than this, it runs again from
                         // its first token; 0: never
-    bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph stay in memory;
-                        // last element: the head
+    bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph, or in the last
+                        // element of the head, stay in memory
     osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
     osh_tensor *logits; // own [1, V]
-    int64_t read_bytes; // bytes of weights that the last piece read and then freed
+    int64_t read_bytes; // bytes of weights that the last osh_decode_run read and then freed
 };
 
 /* ---- states of ops ---- */
 
-typedef struct survey { // totals over the nodes that run, for states_visit
+typedef struct survey { // sums over the nodes that run, which states_visit computes
     const osh_forward *f;
     int64_t room;
     int without;       // index of the first node that has no state and needs earlier tokens; -1:
@@ -73,14 +74,15 @@ static void states_clear(osh_decode *d)
     }
 }
 
-/* ---- runs a piece ---- */
+/* ---- pieces ---- */
 
 typedef struct piece {
     osh_decode *d;               // view
     osh_batch *b;                // own
     osh_forward_rounding r;
-    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
-    osh_progress *pr;            // view; NULL: no progress is shown
+    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
+                                 // not rounded
+    osh_progress *pr;            // view: progress line; NULL: no progress is shown
 } piece;
 
 static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
@@ -90,7 +92,8 @@ static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part
     osh_decode *d = k->d;
     const osh_graph *g = d->f->graph;
     osh_exec_span span = osh_forward_span(d->f, p);
-    osh_weights *passing = NULL, *w = d->kept; // own: passing (weights for this piece only)
+    osh_weights *passing = NULL, *w = d->kept; // own: `passing`: weights that are in memory only
+                                               // for this piece
     int64_t read = osh_io_counted(cx).read_bytes;
     OSH_TRY(osh_check_interrupt(cx));
     if (!d->stays[p->index]) {
@@ -113,7 +116,7 @@ done:
     return rc;
 }
 
-/* Computes the logits of the last token of the piece. */
+/* Computes the logits of the last token of the piece (the tokens of one osh_decode_run). */
 static osh_status piece_score(osh_ctx *cx, piece *k, float *logits)
 {
     osh_status rc = OSH_OK;
@@ -174,8 +177,8 @@ osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32
         OSH_FAIL(cx, OSH_E_INTERNAL, "%lld tokens, and there is room for %lld", (long long)end,
                  (long long)d->room);
     memcpy(d->ids + d->n, ids, (size_t)n * sizeof *ids);
-    /* longrope: a sample of more than long_from tokens has other frequencies, also for its first
-     * tokens */
+    /* with longrope, a sample of more than long_from tokens has other rope frequencies from its
+     * first token on */
     if (from && d->n <= d->long_from && end > d->long_from) {
         states_clear(d);
         from = 0;
@@ -193,7 +196,7 @@ int64_t osh_decode_width(const osh_forward *f)
     return f->graph->weights[f->graph->nodes[f->graph->head].w[0]].shape[0];
 }
 
-/* ---- opens and closes ---- */
+/* ---- opening and closing ---- */
 
 static osh_status decode_alloc(osh_ctx *cx, osh_decode *d, survey *s, bool pieces)
 {
@@ -238,7 +241,7 @@ osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
     OSH_TRY(osh_decode_fit(cx, d->stays, &sizes, want));
     if (want->least) goto done;
     OSH_TRY(decode_alloc(cx, d, &s, pieces));
-    *out = d, d = NULL; // give
+    *out = d, d = NULL; // passes ownership
 done:
     osh_decode_close(cx, d);
     return rc;

@@ -6,19 +6,20 @@
 
 typedef struct osh_decode osh_decode;
 typedef struct osh_decode_want {
-    int64_t n_prompt, room; // n_prompt: tokens of the prompt; room: largest number of tokens, with
-                            // the prompt
+    int64_t n_prompt, room; // n_prompt: number of tokens of the prompt; room: largest number of
+                            // tokens, including the prompt
     int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
-    bool round;             // true: activations are rounded by the scheme of the checkpoint
-    int64_t *least; // gets the smallest possible budget, and nothing is opened; NULL: not asked
-                    // for
-    bool again; // true: each piece runs all tokens from the first on, and no op keeps a state
+    bool round;             // true if activations are rounded by the scheme of the checkpoint
+    int64_t *least; // if not NULL: set to the smallest possible budget in bytes, and nothing is
+                    // opened
+    bool again; // true if each osh_decode_run runs all tokens from the first on, and no op keeps a
+                // state
 } osh_decode_want;
 /* Allocates the states, and decides which weights stay in memory; all other weights are read again
- * for each piece. Sets the memory limit of the context to the budget. Fails with OSH_E_USAGE if the
- * budget is too small; the message has the smallest possible budget. f must outlive *out (own; NULL
- * if want->least is set). */
+ * in each osh_decode_run. Sets the memory limit of the context to the budget. Fails with
+ * OSH_E_USAGE if the budget is too small; the message has the smallest possible budget. f must
+ * outlive *out (own; NULL if want->least is set). */
 osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                            const osh_decode_want *want);
 void osh_decode_close(osh_ctx *cx, osh_decode *d); // accepts NULL
@@ -27,6 +28,7 @@ int64_t osh_decode_width(const osh_forward *f);    // Returns the number of logi
  * Shows `pr` after each subgraph; NULL: no progress is shown. */
 osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32_t *ids, int64_t n,
                           osh_progress *pr);
-/* Returns the bytes of weights that the last piece read, because they do not stay in memory. */
+/* Returns the bytes of weights that the last osh_decode_run read, because they do not stay in
+ * memory. */
 int64_t osh_decode_read_bytes(const osh_decode *d);
 #endif

@@ -3,8 +3,8 @@
  *   host = base + states of ops + weights that stay in memory
  *          + max over subgraphs and head (values and scratch + weights that do not stay)
  *
- * The subgraphs are tried in order: the weights of a subgraph stay in memory if the peak then still
- * fits. Other weights are read when the subgraph runs, so one subgraph at a time is in memory. */
+ * In the order of the subgraphs, the weights of a subgraph stay in memory if the peak still fits.
+ * Other weights are read when the subgraph runs, so one subgraph at a time is in memory. */
 #include "eval/decode_memory.h"
 
 #include "base/available.h"
@@ -12,15 +12,15 @@
 
 enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists
 
-typedef struct need { // bytes for a subgraph, or for the head
+typedef struct need { // bytes that a subgraph, or the head, needs
     int64_t weights, work; // bytes of weights; bytes of values and scratch
 } need;
 
 typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
-    need *of;        // own [subgraphs + 1]: needs of the subgraphs; the last element is for the
-                     // head
+    need *of;        // own [subgraphs + 1]: bytes that each subgraph needs; the last element is for
+                     // the head
     bool *before;    // own [graph values]: true for inputs of the current subgraph
     int64_t reading; // bytes of scratch for reading a weight
     int64_t base;    // bytes outside of the subgraphs
@@ -119,7 +119,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want)
 {
     osh_status rc = OSH_OK;
-    sums t = {.s = s, .want = want}; // own: the lists in t
+    sums t = {.s = s, .want = want}; // own: the lists to which `t` points
     int64_t uncounted = osh_isa_uncounted(cx), limit = want->host_memory,
             left = osh_mem_available();
     OSH_TRY(sums_fill(cx, &t, uncounted));

@@ -5,10 +5,11 @@
 
 typedef struct osh_decode_sizes {
     const osh_forward *f;
-    int64_t n_first; // number of tokens of the longest piece
-    int64_t states;  // gross bytes of the states and lists that osh_decode_open allocates
-    bool pieces;     // true: all pieces after the first have one token; false: each piece has all
-                     // tokens
+    int64_t n_first; // largest number of tokens of one osh_decode_run
+    int64_t states;  // bytes, with the allocator's overhead, of the states and lists that
+                     // osh_decode_open allocates
+    bool pieces;     // true if each osh_decode_run after the prompt runs one token; false if it
+                     // runs all tokens from the first on
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
  * element is for the head. Sets the memory limit of the context. With want->least, sets only that

@@ -1,5 +1,5 @@
-/* effect.c - measures how the rounding of each unit changes the predictions, in one pass through
- * the model.
+/* effect.c - measures how the rounding of each unit (Linears that must get the same scheme) changes
+ * the predictions, in one pass through the model.
  *
  *   subgraph 0     clean ──┬─────────────► clean ──┬─────────► clean ──► scores
  *   units in subgraph 0    ├─ q k v rounded ──────────────────► ...  ──► KL from the clean scores
@@ -16,8 +16,8 @@
 #include "modifiers/modifier.h"
 #include "quant/observer.h"
 
-typedef struct stream { // batches of a model in which one unit is rounded
-    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: the subgraph of the unit has not run yet
+typedef struct stream { // stream: the batches of a model in which only one unit is rounded
+    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL until the subgraph of the unit has run
 } stream;
 
 struct osh_effect {
@@ -28,8 +28,8 @@ struct osh_effect {
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
     stream *of;         // own [units]: a stream for each unit
-    bool *run, *keep;   // own [nodes], [values]: nodes that run in the current subgraph; values to
-                        // keep after it
+    bool *run, *keep;   // own. run [nodes]: true for nodes that run in the current subgraph. keep
+                        // [values]: true for values that are kept after the subgraph
 };
 
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
@@ -46,7 +46,7 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     OSH_NEW(cx, e->of, n_units);
     OSH_NEW(cx, e->run, e->f->graph->n_nodes);
     OSH_NEW(cx, e->keep, e->f->graph->n_values);
-    *out = e, e = NULL; // give
+    *out = e, e = NULL; // passes ownership
 done:
     osh_effect_close(cx, e);
     return rc;
@@ -144,8 +144,9 @@ done:
     return rc;
 }
 
-/* Makes the stream of a unit. Rounds the weights of the unit, runs the clean values through the
- * subgraph, and loads the original weights again. */
+/* Makes the stream of a unit (the batches of the model in which only this unit is rounded). Rounds
+ * the weights of the unit, runs the clean values through the subgraph, and loads the original
+ * weights again. */
 static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -189,8 +190,8 @@ done:
     return rc;
 }
 
-/* Sets *sum to the KL divergence, summed over tokens. It compares the predictions of stream s
- * through `head` with those of the clean stream through the model's head. */
+/* Sets *sum to the KL divergence, summed over tokens. The divergence compares the predictions of
+ * stream s through `head` with those of the clean stream through the model's head. */
 static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, const stream *s,
                                const osh_tensor *head)
 {
@@ -211,7 +212,7 @@ done:
 }
 
 /* If the unit contains the head, sets *sum to the KL divergence when only the head is rounded; else
- * to 0. The head runs after all subgraphs, so its unit has no stream. */
+ * to 0. The head runs after all subgraphs, so no stream exists for its unit. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;
@@ -269,8 +270,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        n += 2 * l->O * l->I / 4; // upper bound for the bytes of scales and ranges: one of each for
-                                  // 4 weights
+        n += 2 * l->O * l->I / 4; // upper bound for the bytes of scales and ranges: one scale and
+                                  // one range for every 4 weights
         most = n > most ? n : most;
     }
     int64_t scores = (int64_t)osh_mem_gross(

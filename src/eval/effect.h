@@ -1,6 +1,6 @@
-/* effect.h - measures how rounding one unit of modules changes the model's predictions, while all
- * other modules are unchanged. One pass through the model serves all units: from the unit's
- * subgraph on, each unit has its own copy of the values. */
+/* effect.h - measures how rounding one unit (Linears that must get the same scheme) changes the
+ * model's predictions, while all other modules are unchanged. One pass through the model serves all
+ * units: from the unit's subgraph on, each unit has its own copy of the values. */
 #ifndef OSH_EFFECT_H
 #define OSH_EFFECT_H
 #include "modifiers/survey.h"
@@ -8,12 +8,13 @@
 
 enum { OSH_EFFECT_BITS = OSH_SURVEY_BITS, OSH_EFFECT_SAMPLES = 4, OSH_EFFECT_LENGTH = 256 };
 typedef struct osh_effect osh_effect;
-/* p: plan of a survey. unit_of [linears]: index of the unit of each Linear. Both must outlive *out
- * (own). */
+/* p: plan of a survey (a run that measures the losses of candidate schemes). unit_of [linears]:
+ * index of the unit of each Linear. Both must outlive *out (own). */
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);
-/* *peak: host bytes (gross, an upper bound) that osh_effect_run allocates. */
+/* *peak: set to an upper bound of the host bytes, with the allocator's overhead, that
+ * osh_effect_run allocates. */
 osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e);
 /* effect [n_units]: mean KL divergence per token between the model's predictions and the
  * predictions when only this unit is rounded to OSH_EFFECT_BITS bits. */

@@ -81,8 +81,8 @@ done:
 static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t at)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: nll, kl, same, nll of the reference
-                                                  // model
+    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: NLL, KL divergence, top-1 agreement,
+                                                  // NLL of the reference model
     int64_t first, n;
     if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
@@ -137,7 +137,7 @@ done:
     return rc;
 }
 
-/* `answers` is printed before the perplexity; prompt NULL: none. */
+/* Prints `answers` before the perplexity, unless its prompt is NULL. */
 static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_answers *answers,
                                const osh_eval_options *o, osh_sink sink, void *user)
 {
@@ -190,7 +190,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
     OSH_TRY(osh_mem_refused(cx, eval_load_data(cx, &m->d, o, m->f), o->host_memory));
     *load = osh_mem_held(cx);
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_eval_memory sets the limit again
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_eval_memory sets again
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
         OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
@@ -207,7 +207,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // the scores are one more step
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // 1 step for the scores
 done:
     return rc;
 }

@@ -12,14 +12,15 @@
 #include "budget/cost.h"
 #include "plan/plan.h"
 
-typedef struct side { // one of the two models
+typedef struct side { // side: one of the two models that are evaluated
     const osh_forward *f; // view
-    int64_t input;        // bytes of the widest input of a Linear in a batch, in the arena; 0:
+    int64_t input;        // bytes of GPU memory for the widest input of a Linear in a batch; 0:
                           // inputs are not rounded
-    int64_t row;          // largest number of bytes of a token that are stored between subgraphs
-    char **rest;          // own [batches]: blocks for stored values; on the GPU: views of the arena
-    bool *now;            // own [graph values]: true for values that are stored at present
-    bool rounds;          // the scheme rounds inputs of Linears
+    int64_t row;          // largest number of bytes that are stored for a token between subgraphs
+    char **rest;          // own [batches]: blocks for values that are stored between subgraphs, in
+                          // host memory (own) or in the GPU's arena (views)
+    bool *now;            // own [graph values]: true for values that are now stored
+    bool rounds;          // true if the scheme rounds inputs of Linears
 } side;
 
 struct osh_eval_card {
@@ -30,12 +31,14 @@ struct osh_eval_card {
     osh_device *device;        // own
     int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
-    int64_t passing;           // largest number of arena bytes that running or scoring a batch
-                               // needs
+    int64_t passing;           // largest number of bytes of GPU memory that running or scoring a
+                               // batch needs
     bool rest_on_card;
     osh_eval_weights *weights; // own
-    bool ahead;                // the arena has room to read the next step's weights in advance
-    bool direct;               // the arena has room for the buffer of cuFile
+    bool ahead;                // true if the next step's weights are prefetched, because they fit
+                               // in the GPU's memory
+    bool direct;               // true if cuFile is used, because its buffer fits in the GPU's
+                               // memory
     char *input;               // view of the arena: block for a rounded input
     osh_tensor *stage;         // own: host copy of a rounded input
 };
@@ -53,7 +56,7 @@ static int64_t graph_value_bytes(const osh_graph *g, int v)
     return (int64_t)osh_value_bytes(g, v);
 }
 
-/* ---- predicts memory ---- */
+/* ---- memory ---- */
 
 /* Raises *width to the bytes per token of the widest input among the nodes that run and have
  * weights. */
@@ -76,7 +79,7 @@ static osh_exec_span side_span(const side *s, const osh_forward_part *p)
                            p->keep,     {0, 0},      routed};
 }
 
-typedef struct counting { // state of the walk that counts the memory of a model
+typedef struct counting { // state of osh_forward_walk when it counts the memory of a model
     osh_eval_card *c;
     side *s;
     osh_device_peaks *peaks; // own
@@ -179,8 +182,8 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    /* With reading in advance, a weight and a rounded input are in host memory at the same time;
-     * otherwise only one of them. */
+    /* With prefetch, a weight and a rounded input are in host memory at the same time; otherwise
+     * only one of the two. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return OSH_CUDA_HOST_BYTES + lists + both + scores +
            (c->rest_on_card ? 0 : rows_rest_bytes(c, false));
@@ -189,7 +192,7 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
 bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
 void osh_eval_card_not_ahead(osh_eval_card *c) { osh_eval_weights_not_ahead(c->weights); }
 
-/* ---- opens and closes ---- */
+/* ---- opening and closing ---- */
 
 static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
 {
@@ -203,10 +206,10 @@ done:
     return rc;
 }
 
-/* Chooses what the arena holds in addition to the smallest need, as far as the budget allows: first
- * the stored values, because the copies from and to host memory would delay the work; then the next
- * step's weights; then the buffer of cuFile. Sets *arena to the bytes. Fails with OSH_E_USAGE if
- * the smallest need exceeds the budget. */
+/* Chooses what the arena (the block of GPU memory) contains beside the necessary blocks, as far as
+ * the budget allows: first the stored values, because copies from and to host memory delay the
+ * work; then the next step's weights; then the buffer of cuFile. Sets *arena to the bytes of the
+ * arena. Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
@@ -287,7 +290,7 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
                  "output_activations are not made on a GPU by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    /* The build has no CUDA, so this call fails and names the missing part of the build. */
+    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0));
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
@@ -297,7 +300,7 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     OSH_TRY(arena_fit(cx, c, ordinal, &arena));
     OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
     OSH_TRY(arena_take_blocks(cx, c));
-    *out = c, c = NULL; // give
+    *out = c, c = NULL; // passes ownership
 done:
     osh_eval_card_close(cx, c);
     return rc;
@@ -315,12 +318,12 @@ void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
         osh_free(cx, c->side[k].now);
     }
     osh_tensor_free(cx, c->stage);
-    osh_device_close(cx, c->device); // also frees all blocks of the arena
+    osh_device_close(cx, c->device); // also frees all blocks of GPU memory
     osh_free(cx, c->batch_at);
     osh_free(cx, c);
 }
 
-/* ---- runs the model ---- */
+/* ---- passes ---- */
 
 typedef struct rounding {
     osh_eval_card *c;
@@ -348,8 +351,8 @@ done:
     return rc;
 }
 
-/* Copies the values t of a batch to their stored block `rest` (out true), or from it (out
- * false). */
+/* Copies the values t of a batch to their stored block `rest` (`out` true), or from the stored
+ * block to `t` (`out` false). */
 static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest,
                                   bool out)
 {
@@ -361,8 +364,8 @@ static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tenso
                       osh_tensor_bytes(t));
 }
 
-/* Copies the stored values of batch b to new tensors on the GPU. values [graph values]: owned by
- * the caller. */
+/* Copies the stored values of batch b to new tensors on the GPU. values [graph values]: set to the
+ * new tensors, which the caller owns. */
 static osh_status batch_bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b,
                               osh_tensor **values)
 {
@@ -397,12 +400,13 @@ done:
     return rc;
 }
 
-typedef struct visit { // state of a walk that runs a model subgraph by subgraph
+typedef struct visit { // state of osh_forward_walk when it runs a model subgraph by subgraph
     osh_eval_card *c;         // view
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
-    osh_weights *w;           // own; the weights' data are views of the arena
+    osh_weights *w;           // own: weights of the subgraph; their data are views of the arena
+                              // (the block of GPU memory)
 } visit;
 
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
@@ -480,7 +484,7 @@ done:
     return rc;
 }
 
-/* ---- computes scores ---- */
+/* ---- scores ---- */
 
 int64_t osh_eval_card_batches(const osh_eval_card *c) { return c->n_batches; }
 
@@ -522,8 +526,8 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
         .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
-    if (c->n_sides > 1) { // out[0] has a copy of to[1], so to[1] is free for the NLL of the
-                          // reference
+    if (c->n_sides > 1) { // to[1] is reused for the NLL of the reference, because out[0] has a copy
+                          // of to[1]
         osh_vocab_attr own = {{c->side[1].f->graph->logits, c->side[1].f->graph->logits}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));

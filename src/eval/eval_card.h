@@ -1,5 +1,5 @@
-/* eval_card.h - runs an evaluation on a GPU, subgraph by subgraph as forward.h does. All GPU memory
- * is one block (the arena), with this layout:
+/* eval_card.h - runs an evaluation on a GPU, subgraph by subgraph like forward.h. All GPU memory is
+ * one block (the arena), with this layout:
  *
  *   | workspace | weights (eval_weights.h) | rounded input | stored values |   ◄── batch, scores |
  *
@@ -17,11 +17,11 @@ typedef struct osh_eval_card osh_eval_card;
  * possible budget. o, f, ref (or NULL) and d must outlive *out. */
 osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
                               const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
-/* Returns the peak of host bytes during passes and scores. `ahead`: weights are read one step in
- * advance. */
+/* Returns the peak of host bytes during passes and scores. `ahead`: true if weights are
+ * prefetched. */
 int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead);
-bool osh_eval_card_ahead(const osh_eval_card *c); // true if weights are read one step in advance
-/* Turns off reading in advance. Must be called before osh_eval_card_run. */
+bool osh_eval_card_ahead(const osh_eval_card *c); // true if weights are prefetched
+/* Turns off the prefetch of weights. Must be called before osh_eval_card_run. */
 void osh_eval_card_not_ahead(osh_eval_card *c);
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c); // accepts NULL
 /* Runs both models up to the inputs of the heads, then loads the heads. */

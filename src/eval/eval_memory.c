@@ -12,8 +12,8 @@
 
 #include "math/isa.h"
 
-/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that reads weights in
- * advance. */
+/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
+ * weights. */
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
 /* Bytes for an evaluation that follows a run. AFTER_BYTES: memory that the run leaves allocated in
  * the process. TENSOR_BYTES: for each tensor of the source, lists of the output tensors that
@@ -28,7 +28,8 @@ static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_
 typedef struct job {
     const osh_eval_options *o;
     const osh_eval_models *m;
-    int64_t card;            // host bytes of passes and scores on a GPU; -1: they run on the host
+    int64_t card;            // host bytes for passes and scores if they run on a GPU; -1: they run
+                             // on the host
     int64_t load;            // peak of host bytes while models and data are read
     int64_t base, uncounted; // base: host bytes before the first pass; uncounted: bytes that
                              // osh_mem_used does not count
@@ -68,7 +69,8 @@ done:
     return rc;
 }
 
-/* Sets *n to the largest number of windows that fit in the budget; 0: none fits. */
+/* Sets *n to the largest number of windows (samples of the text) that fit in the budget; 0: none
+ * fits. */
 static osh_status job_most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
 {
     osh_status rc = OSH_OK;

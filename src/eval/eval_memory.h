@@ -10,8 +10,8 @@ typedef struct osh_eval_models { // models and data of an evaluation
 } osh_eval_models;
 
 /* Limits the context to --host-memory if it is given. Fails with OSH_E_USAGE if the budget is too
- * small; the message has the smallest possible budget and options that need less. If the budget has
- * no room for reading weights in advance, turns this off. `load`: peak of host bytes while models
+ * small; the message has the smallest possible budget and options that need less. Turns the
+ * prefetch of weights off if it does not fit in the budget. `load`: peak of host bytes while models
  * and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);

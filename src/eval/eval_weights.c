@@ -1,7 +1,8 @@
-/* eval_weights.c - brings the weights of an evaluation to the GPU, step by step. A thread reads the
- * weights of the next step while the GPU works on the current one. The thread starts when the
- * current step begins: the new weights overwrite those of the step before, and all work of that
- * step is in the GPU's queue by then. The copies run after the queued work. */
+/* eval_weights.c - loads the weights of an evaluation to the GPU, step by step (a step is a
+ * subgraph, or the heads). A thread reads the weights of the next step while the GPU works on the
+ * current one. The thread starts when the current step begins: the new weights overwrite those of
+ * the step before, and all work of that step is in the GPU's queue by then. The copies run after
+ * the queued work. */
 #include "eval/eval_weights.h"
 
 #include <stdatomic.h>
@@ -16,12 +17,12 @@ typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view of the block of all weights on the GPU
-    bool by_card;         // cuFile has read the weight, and it is not checked for NaN and
-                          // infinities yet
+    bool by_card;         // true if cuFile has read the weight, and the weight is not checked for
+                          // NaN and infinities yet
 } placed;
 
 typedef struct step {
-    int first, n; // weights [first, first + n) of osh_eval_weights.placed
+    int first, n; // the weights of a step: elements [first, first + n) of `placed`
     int64_t bytes;
 } step;
 
@@ -33,8 +34,8 @@ struct osh_eval_weights {
                                // two successive steps
     osh_device *device; // view
     char *block;        // view
-    bool ahead, direct; // ahead: a thread reads one step in advance; direct: cuFile reads files to
-                        // the GPU
+    bool ahead, direct; // ahead: true if a thread prefetches the next step; direct: true if cuFile
+                        // reads files to the GPU
     const osh_st *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_cuda_file *card_file; // own: `file`, opened for cuFile
@@ -61,7 +62,7 @@ static int64_t placed_gross_bytes(const placed *p)
     return (int64_t)osh_arena_gross((size_t)placed_stored_bytes(p));
 }
 
-/* ---- lists the steps ---- */
+/* ---- steps ---- */
 
 static void step_add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
 {
@@ -82,7 +83,7 @@ static void step_end(osh_eval_weights *e)
     e->steps[++e->n_steps].first = e->n_placed;
 }
 
-typedef struct model { // state of a walk that adds the weights of a model
+typedef struct model { // state of osh_forward_walk when it adds the weights of a model
     osh_eval_weights *e;
     const osh_forward *f;
 } model;
@@ -132,7 +133,7 @@ osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_f
     step_add_head(e, f);
     if (ref) step_add_head(e, ref);
     step_end(e);
-    *out = e, e = NULL; // give
+    *out = e, e = NULL; // passes ownership
 done:
     osh_eval_weights_free(cx, e);
     return rc;
@@ -174,7 +175,7 @@ void osh_eval_weights_direct(osh_eval_weights *e) { e->direct = true; }
 void osh_eval_weights_not_ahead(osh_eval_weights *e) { e->ahead = false; }
 bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
-/* ---- reads weights ---- */
+/* ---- reading ---- */
 
 static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 {
@@ -226,7 +227,7 @@ done:
 }
 
 /* Checks that the weights of the step which cuFile has read are finite. Otherwise loads the first
- * bad weight on the host, which fails and names the position of the value. */
+ * bad weight on the host, which fails and reports the position of the value. */
 static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;

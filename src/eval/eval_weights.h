@@ -15,8 +15,8 @@ osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_f
                                 const osh_forward *ref);
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e); // waits for the thread that reads;
                                                               // accepts NULL
-/* Returns the bytes of the block for the weights: those of the largest step. With `ahead`: the
- * largest sum of two successive steps. */
+/* Returns the bytes of the block for the weights: the bytes of the largest step, or with `ahead`
+ * the largest sum of two successive steps. */
 int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
 /* Returns the largest number of host bytes for reading a weight, without the lists. */
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e);
@@ -26,8 +26,8 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
 /* Lets cuFile read files directly to the GPU, whose cuFile buffer must be open. Must be called
  * before the first step. */
 void osh_eval_weights_direct(osh_eval_weights *e);
-void osh_eval_weights_not_ahead(osh_eval_weights *e); // turns off reading in advance; must be
-                                                      // called before the first step
+void osh_eval_weights_not_ahead(osh_eval_weights *e); // turns off the prefetch; must be called
+                                                      // before the first step
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
 /* Begins the next step, and overwrites the weights of the step before. Work that is put into the
  * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of

@@ -13,16 +13,17 @@
 struct osh_reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    int *layer_of;  // own [graph values]: index of the layer, if the value is the layer's router
-                    // logits or the output of one of its experts; -1: the value is neither
+    int *layer_of;  // own [graph values]: index of the layer whose router logits, or whose expert's
+                    // output, the value is; -1: none
     int *expert_of; // own [graph values]: index of the expert that computes the value as its
                     // output; -1: none
     int layer;             // index of the layer that is measured
-    osh_stat *sum, *count; // own [experts]: sum: of g |f(x)| over the tokens of the expert; count:
-                           // number of these tokens
+    osh_stat *sum, *count; // own [experts]. sum: sum of g |f(x)| over the tokens that are routed to
+                           // the expert. count: number of these tokens
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    bool *run, *keep, *stay; // own: run [nodes], keep [graph values]: lists of osh_forward_choose;
-                             // stay [graph values]: osh_forward.stay
+    bool *run, *keep, *stay; // own. run [nodes], keep [graph values]: results of
+                             // osh_forward_choose. stay [graph values]: true for values that
+                             // batches keep (member `stay` of osh_forward)
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
 };
@@ -53,7 +54,7 @@ osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
             r->expert_of[n->in[1]] = (int)((const osh_moe_combine_attr *)n->attr)->expert;
         }
     }
-    *out = r, r = NULL; // give
+    *out = r, r = NULL; // passes ownership
 done:
     osh_reaping_close(cx, r);
     return rc;

@@ -201,7 +201,7 @@ static void forward_choose_routed(const osh_forward *f, const osh_subgraph *s, c
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_forward_part p = {0}; // own: the lists in p
+    osh_forward_part p = {0}; // own: the lists to which `p` points
     OSH_NEW(cx, p.run, f->graph->n_nodes);
     OSH_NEW(cx, p.keep, f->graph->n_values);
     OSH_NEW(cx, p.routed, f->graph->n_nodes);
@@ -224,7 +224,7 @@ osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p)
                            p->keep,  {0, 0},      p->routed};
 }
 
-typedef struct priced { // state of a walk that adds up the work of a pass
+typedef struct priced { // state of osh_forward_walk when it adds up the work of a pass
     const osh_forward *f;
     const osh_dataset *d;
     double sum;
@@ -248,11 +248,12 @@ osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, cons
     return rc;
 }
 
-typedef struct running { // state of a walk that runs the model
+typedef struct running { // state of osh_forward_walk when it runs the model
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     osh_forward_rounding aq;
-    const osh_exec_hooks *hooks; // view; NULL: activations are not rounded
+    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
+                                 // not rounded
     osh_progress *pr;            // view
 } running;
 
@@ -362,11 +363,12 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
     return sum;
 }
 
-typedef struct counting { // state of a walk that counts the memory of forward_run_part
+typedef struct counting { // state of osh_forward_walk when it counts the memory of forward_run_part
     const osh_forward *f;
     const osh_dataset *d;
-    int64_t n, size;      // n: samples of d that run; size: samples of a batch
-    int64_t most, width;  // maxima so far. most: tokens of the largest batch; width: width of the
+    int64_t n, size;      // n: number of samples of `d` that run; size: number of samples of a
+                          // batch
+    int64_t most, width;  // maxima so far. most: number of tokens of a batch; width: width of the
                           // widest input of a node with weights
     /* Bytes. base: batches without values. reading: scratch for reading a weight. before: inputs of
      * the current subgraph. */

@@ -12,7 +12,8 @@ typedef struct osh_forward {
     osh_graph *graph;    // own
     osh_online online;   // own: rotations of transform_config that act while the model runs
     osh_partition *parts; // own
-    osh_batch **batches; // own; after osh_forward_run, each has the value graph->hidden
+    osh_batch **batches; // own: the batches of the run; after osh_forward_run, each has the value
+                         // graph->hidden (input of the head)
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
     bool *stay;          // own [graph values]: true for values that batches keep after the last
@@ -47,17 +48,18 @@ bool osh_forward_rounds_inputs(const osh_forward *f); // true if some scheme rou
  * returns to pr->work_done. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
-/* *out (own), I32 [tokens of samples first to first + n - 1 of d]: next token of each token; -1 for
- * the last token of a sample. */
+/* *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows each
+ * token; -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
 /* run [n_nodes of the subgraph]: set to true for nodes of subgraph `index` that run. keep [graph
  * values]: set to true for values that are needed after the subgraph. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-typedef struct osh_forward_part { // a subgraph of the pass
+typedef struct osh_forward_part { // a subgraph of the pass, and the nodes and values that
+                                  // osh_forward_choose chose for it
     int index;
     const osh_subgraph *s;
-    bool *run, *keep; // views: lists of osh_forward_choose
+    bool *run, *keep; // views: results of osh_forward_choose
     bool *routed; // view [s->n_nodes]: true for nodes that run only on the rows of their expert
                   // (graph/routed.h)
 } osh_forward_part;
@@ -67,13 +69,13 @@ typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_
  * work. */
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,
                             void *user);
-/* *work: work of osh_forward_run, in the units of budget/cost.h. with_head: includes the scores of
- * the head. */
+/* *work: set to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
+ * true if the scores of the head are included. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);
 typedef struct osh_forward_memory {
-    int64_t peak, left; // gross bytes, upper bounds: peak during the run; bytes kept until
-                        // osh_forward_close
+    int64_t peak, left; // upper bounds of bytes, with the allocator's overhead. peak: during the
+                        // run; left: kept until osh_forward_close
 } osh_forward_memory;
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,

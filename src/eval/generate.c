@@ -25,9 +25,9 @@ static const char *const stop_names[] = {"max_new_tokens", "eos_token", "max_pos
 typedef struct generation {
     const osh_generate_options *o; // view
     const char *model;             // view
-    osh_tokenizer *tok; // own; NULL: the model has no tokenizer.json, or the tokenizer is closed
-                        // already
-    osh_detokenizer *words; // own; NULL: the model has no tokenizer.json
+    osh_tokenizer *tok; // own: makes the token ids of the prompt; NULL: the model has no
+                        // tokenizer.json, or the tokenizer is closed already
+    osh_detokenizer *words; // own: makes text of token ids; NULL: the model has no tokenizer.json
     osh_forward *f;         // own
     osh_decode *decode;     // own
     osh_ids prompt, made;   // own
@@ -45,7 +45,7 @@ static osh_status ids_add(osh_ctx *cx, osh_ids *ids, int32_t id)
     return rc;
 }
 
-/* ---- reads the prompt ---- */
+/* ---- prompt ---- */
 
 /* Reads the token ids of --input-ids. */
 static osh_status prompt_parse_ids(osh_ctx *cx, osh_ids *ids, const char *text)
@@ -120,7 +120,7 @@ done:
     return rc;
 }
 
-/* ---- finds tokens that end the text ---- */
+/* ---- tokens that end the text ---- */
 
 /* Adds the tokens of eos_token_id in a config; its value is a number or a list of numbers. */
 static osh_status eos_add(osh_ctx *cx, osh_ids *eos, const cJSON *config, const char *what)
@@ -183,9 +183,10 @@ static bool eos_has(const generation *g, int32_t id)
     return false;
 }
 
-/* ---- makes text of tokens ---- */
+/* ---- text of tokens ---- */
 
-/* Appends the text of a token. id < 0: appends the rest of the text. */
+/* Appends the text of token `id` to the output and passes it to the sink; id < 0: the remaining
+ * bytes of an incomplete character. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -234,7 +235,7 @@ done:
     return rc;
 }
 
-/* ---- runs the job ---- */
+/* ---- the job ---- */
 
 static osh_status json_put_ids(osh_ctx *cx, osh_buf *b, const char *key, const osh_ids *ids)
 {
@@ -349,7 +350,7 @@ static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, in
     OSH_TRY(options_check(cx, o));
     OSH_TRY(osh_mem_refused(cx, generation_open(cx, g, prompt, &load), o->host_memory));
     OSH_TRY(generation_limit(cx, g, most));
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_decode_open sets it again
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_decode_open sets again
     OSH_NEW(cx, g->logits, osh_decode_width(g->f));
     OSH_NEW(cx, g->order, osh_decode_width(g->f));
     osh_decode_want want = {.n_prompt = g->prompt.n,

@@ -4,11 +4,11 @@
 #include "match/options.h"
 
 typedef struct osh_generate_prompt { // view: text of the prompt
-    const char *text; // [n]; NULL: o->input_ids is the prompt
+    const char *text; // [n]: text of the prompt; NULL: o->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
 /* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink
- * piece by piece, or with opt->json one JSON object at the end. */
+ * token by token, or with opt->json one JSON object at the end. */
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 /* *host: the smallest --host-memory with which the checkpoint in `model`, and the output that a run

@@ -19,13 +19,13 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    bool *run, *keep, *in, *none, *seen; // own: run [nodes], keep [values], in [values], none
-                                         // [weights], seen [values]; all entries of `none` are
-                                         // false
+    bool *run, *keep, *in, *none, *seen; // own. run [nodes], keep [values], in [values], seen
+                                         // [values]: lists for the current subgraph. none
+                                         // [weights]: all false
     osh_groups groups; // groups of the samples of d
     osh_stat **made, **read; // own [values]: sums of squared gradients for the current subgraph.
                              // made: for the Linear that computes the value; read: for the Linear
-                             // that reads it
+                             // that reads the value
     int64_t sample;   // index of the current sample
     int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
     int *reader_of;   // own [values]: index of the Linear that reads the value and has
@@ -83,7 +83,7 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
             s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
     OSH_NEW(cx, s->dv, OSH_GRADIENTS_SAMPLES);
     for (int64_t b = 0; b < s->d.n; b++) OSH_NEW(cx, s->dv[b], g->n_values);
-    *out = s, s = NULL; // give
+    *out = s, s = NULL; // passes ownership
 done:
     osh_gradients_close(cx, s);
     return rc;
@@ -140,7 +140,8 @@ done:
     return rc;
 }
 
-/* Adds the squares of dv to the statistic *to; creates it at the first sample. */
+/* Adds the squares of the elements of dv to the statistic *to, which is created at the first
+ * sample. */
 static osh_status squares_add(osh_ctx *cx, osh_stat **to, const osh_gradients *s,
                               const osh_tensor *dv)
 {
@@ -157,8 +158,8 @@ done:
     return rc;
 }
 
-/* A hook that adds the squares of dv to the statistics of the Linear that computes the value, and
- * of the Linear that reads it. */
+/* A hook that adds the squares of the elements of dv to the statistics of the Linear that computes
+ * the value, and of the Linear that reads the value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
@@ -276,7 +277,7 @@ done:
     return rc;
 }
 
-/* ---- predicts memory ---- */
+/* ---- memory ---- */
 
 static int64_t bytes_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -316,12 +317,13 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
                                          osh_threads(cx)));
 }
 
-typedef struct masks { // lists of values of a subgraph
-    bool *in, *leaves, *all; // own [values]: in: inputs; leaves: outputs; all: all values
+typedef struct masks { // sets of values of a subgraph
+    bool *in, *leaves, *all; // own [values]. in: true for inputs; leaves: true for outputs; all:
+                             // true for all values
 } masks;
 
-/* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, of the
- * statistics, and of the gradients that are stored between subgraphs. */
+/* *sum: set to the bytes of the weights of a subgraph, of one sample's forward and backward pass,
+ * of the statistics, and of the gradients that are stored between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {

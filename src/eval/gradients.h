@@ -13,10 +13,12 @@
 /* The measurement reads the first tokens of the first samples. */
 enum { OSH_GRADIENTS_SAMPLES = 8, OSH_GRADIENTS_LENGTH = 512 };
 typedef struct osh_gradients osh_gradients;
-/* p: plan of a survey with p->gradients set; must outlive *out (own). */
+/* p: plan of a survey (a run that measures the losses of candidate schemes) with p->gradients true;
+ * must outlive *out (own). */
 osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p);
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
-/* *peak: host bytes (gross, an upper bound) that osh_gradients_run allocates. */
+/* *peak: set to an upper bound of the host bytes, with the allocator's overhead, that
+ * osh_gradients_run allocates. */
 osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *s);
 /* Sets gradients.outputs of all Linears of the plan to care[o] of the formula above, and
  * gradients.inputs, if not NULL, to the same measure for their inputs. */

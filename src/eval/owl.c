@@ -17,15 +17,14 @@ struct osh_owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of; // own [nodes]: index of the decoder layer of a Linear; -1: the node is no
-                   // Linear, or in no layer
-    osh_layer_share *layers; // own [n]; the names in it are views of the graph
+    int *layer_of; // own [nodes]: index of the decoder layer that contains the Linear; -1: the node
+                   // is no Linear, or in no layer
+    osh_layer_share *layers; // own [n]: sparsity of each layer; the names are views of the graph
     double *outliers;       // own [n]: D of owl.h
     osh_groups groups;
     int n;
     norms *of;              // own [graph values]: norms of each value
-    bool *run, *keep;       // own: run [nodes], keep [graph values]: lists of
-                            // osh_forward_choose
+    bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
 };
 
@@ -75,7 +74,7 @@ osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, c
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
     OSH_TRY(owl_find_layers(cx, m));
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // passes ownership
 done:
     osh_owl_close(cx, m);
     return rc;
@@ -105,7 +104,7 @@ void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
     osh_free(cx, m);
 }
 
-/* ---- measures a subgraph ---- */
+/* ---- measurement of a subgraph ---- */
 
 static osh_status norms_add_sample(osh_ctx *cx, osh_owl_measure *m, int value, const osh_tensor *x,
                                    int64_t sample)
@@ -224,7 +223,7 @@ done:
     return rc;
 }
 
-/* ---- all subgraphs: distributes the sparsity ---- */
+/* ---- distribution of the sparsity ---- */
 
 static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
 {
@@ -233,7 +232,8 @@ static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
         if (m->outliers[l] < least) least = m->outliers[l];
         if (m->outliers[l] > most) most = m->outliers[l];
     }
-    for (int l = 0; l < m->n; l++) { // all layers get the same sparsity if they have equal outliers
+    for (int l = 0; l < m->n; l++) { // gives all layers the same sparsity if their fractions of
+                                     // outliers are equal
         m->layers[l].sparsity =
             most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
         mean += m->layers[l].sparsity / m->n;

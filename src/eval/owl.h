@@ -19,7 +19,7 @@ typedef struct osh_owl_measure osh_owl_measure;
 /* p: a plan made with opt->measure. p and owl must outlive *out (own). */
 osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, const osh_owl *owl);
 void osh_owl_close(osh_ctx *cx, osh_owl_measure *m);
-/* *peak: host bytes (gross) that osh_owl_run allocates. */
+/* *peak: set to the host bytes, with the allocator's overhead, that osh_owl_run allocates. */
 osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m);
 /* *shares [*n] (view: lives as long as m): sparsity of each decoder layer, in the order of the
  * model. */

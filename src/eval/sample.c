@@ -8,7 +8,7 @@
 #include "base/elementary.h"
 #include "base/rng.h"
 
-enum { STREAM = 31 }; // stream of the counter RNG
+enum { STREAM = 31 }; // stream number of the counter RNG
 
 typedef struct heap { // binary heap of token ids; the most likely token is first
     const float *x;

@@ -9,8 +9,9 @@ typedef struct osh_sampler {
     double top_p;       // smallest probability mass that the drawn tokens must cover; 1: all tokens
     uint64_t seed;
 } osh_sampler;
-/* Returns the next token; -1 if a logit is not finite. The draw uses random number `step` of the
- * seed. If logits are equal, the lowest id counts as more likely. order [n]: scratch. */
+/* Returns the next token; -1 if a logit is not finite. The draw uses the random number with index
+ * `step` of the seed's sequence. If logits are equal, the lowest id counts as more likely. order
+ * [n]: scratch. */
 int64_t osh_sample(const osh_sampler *s, const float *logits, int64_t n, uint64_t step,
                    int32_t *order);
 #endif

@@ -8,7 +8,7 @@
 #include "graph/back.h"
 
 enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square, first
-/* Largest number of tokens in a batch, unless one sample has more tokens. */
+/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 
 typedef struct block_bias { // bias of a Linear, as f32
@@ -18,21 +18,23 @@ typedef struct block_bias { // bias of a Linear, as f32
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns]; each v.x is own too
-    osh_ada_learner **of; // own [n_learns]; each learner is own too
+    block_bias *biases;   // own [n_learns]: state of the optimization of each bias; also owns each
+                          // v.x
+    osh_ada_learner **of; // own [n_learns]: state of the optimization of each weight; also owns
+                          // each learner
     int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
                           // not optimized
-    bool *wants, *none; // own: wants [weights]: true for optimized weights and biases; none
+    bool *wants, *none; // own. wants [weights]: true for optimized weights and biases. none
                         // [values]: all false
-    bool *placed;         // own [weights]: true if the gradient of the weight is written directly
-                          // to the learner
+    bool *placed;         // own [weights]: true if the backward pass writes the gradient of the
+                          // weight directly to the learner
     osh_tensor **dv;      // own [values]: gradients during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
     int64_t next, drawn;  // next: index in `order` of the next sample to draw; drawn: number of
                           // shuffles so far
     int32_t *ids;         // own: tokens of the current batch
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
-    bool judging;         // true: the program computes only the loss, no gradients
+    bool judging;         // true while only the loss is computed, and no gradients
     int64_t step;         // index of the current step, from 0
 } learning;
 
@@ -65,7 +67,7 @@ static bool block_is_whole(const osh_block *b)
     return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
-/* ---- begin and end ---- */
+/* ---- allocation ---- */
 
 static void learning_end(osh_ctx *cx, learning *l)
 {
@@ -140,7 +142,7 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->order, b->data->n);
     OSH_NEW(cx, l->ids, block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
-    l->next = b->data->n; // no sample is drawn yet
+    l->next = b->data->n; // makes the first draw shuffle the samples
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
@@ -195,14 +197,15 @@ done:
     return rc;
 }
 
-/* Replaces random elements of input k of the batch by those of the original model (rule.share).
- * Does nothing for a loss without gradients (l->judging). */
+/* Replaces random elements of input k of the batch by the same elements in the original model
+ * (rule.share). Does nothing if only the loss is computed (l->judging). */
 static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // x: view; x0: own
+    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // x: view of the input; x0: own, the input
+                                                         // in the original model
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
@@ -243,7 +246,7 @@ done:
     return rc;
 }
 
-/* ---- a step ---- */
+/* ---- steps ---- */
 
 typedef struct slope { // computation of dy, the gradient of the loss with respect to a compared
                        // value y

@@ -11,12 +11,11 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // WARM: number of steps in which the learning rates rise; HELD: one of
-                             // HELD rows is used for validation, not for learning
+enum { WARM = 4, HELD = 8 }; // WARM: number of warmup steps, in which the learning rates rise;
+                             // 1/HELD of the rows are used for validation, not for learning
 enum { SMALL_BYTES = 1 << 16 }; // estimate of all small allocations, which tune_kept_bytes does not
                                 // compute one by one
-#define FROM_CODE 0.4f // largest difference, before the first step, between a code and v, the code
-                       // as a real number
+#define FROM_CODE 0.4f // largest |v - code| before the first step; v: the code as a real number
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
@@ -24,8 +23,8 @@ typedef struct learner { // the learning state of a weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: memory of all float arrays of c or n, whichever `role` uses
-    int8_t *zero;      // own: zero points of c
+    float *room;       // own: memory of all float arrays of `c` or `n`, whichever `role` uses
+    int8_t *zero;      // own: zero points of `c`
     int8_t *start;     // own: codes before tuning
 } learner;
 
@@ -36,16 +35,17 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own: wants [weights]: true for tuned weights; in [values]: all false
+    bool *wants, *in;    // own. wants [weights]: true for tuned weights. in [values]: all false
     osh_tensor **hidden; // own [rows]: hidden values of the original model
-    osh_tensor *head;    // view: weight of the output head, equal in both models
+    osh_tensor *head;    // view: weight of the output head, which is equal in the original and the
+                         // quantized model
     int64_t n_train;     // number of rows for learning; all other rows are for validation
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* The arrays of osh_tune, and the items of the graph or of the data by which each is indexed.
- * osh_tune_new allocates these arrays, osh_tune_free frees them, osh_tune_bytes adds up their
- * bytes. */
+/* The arrays of osh_tune. OF_...: the array has one element for each weight or value of the graph,
+ * or for each row of the data. osh_tune_new allocates these arrays, osh_tune_free frees them,
+ * osh_tune_bytes adds up their bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -101,7 +101,7 @@ bool osh_tune_can(const osh_q_args *q)
 
 int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD ? 1 : d->n / HELD; }
 
-/* ---- weights that are tuned ---- */
+/* ---- tuned weights ---- */
 
 static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
 
@@ -165,7 +165,7 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // NULL, because only sizeof reads l
+    const learner *l = NULL; // never dereferenced, because only sizeof uses it
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
@@ -179,7 +179,7 @@ static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float off
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // an earlier node shares the weight
+    if (l->role != FIXED) goto done; // an earlier node has the same weight
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
@@ -268,7 +268,7 @@ static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
         osh_batch *b = NULL; // own
         OSH_TRY(osh_check_interrupt(cx));
         rc = tune_forward(cx, &b, t, i, keep);
-        if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL; // give
+        if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL;
         osh_batch_free(cx, b);
         if (rc) goto done;
     }
@@ -297,7 +297,7 @@ osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const o
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
             if (g->nodes[i].w[k] >= 0 && tune_is_norm(&g->nodes[i], k))
                 OSH_TRY(tune_take_norm(cx, t, g->nodes[i].w[k], tune_norm_offset(&g->nodes[i])));
-    *out = t, t = NULL; // give
+    *out = t, t = NULL; // passes ownership
 done:
     osh_tune_free(cx, t);
     return rc;
@@ -326,9 +326,9 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
-/* Shapes of two tensors of the backward pass over n tokens: tune_parts_shape returns that of the
- * factors of the tokens, tune_grad_shape that of the gradient of the hidden values. Both allocation
- * and osh_tune_bytes use the two functions. */
+/* Return the shapes of two tensors of the backward pass over n tokens: tune_parts_shape for the
+ * weights of the tokens in the loss, tune_grad_shape for the gradient of the hidden values. The
+ * allocation and osh_tune_bytes use both functions. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};
@@ -347,7 +347,8 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
 /* Computes the gradient of a weighted sum of the KL divergences of the row with respect to the
- * hidden values. Each token has the weight `part`, the last token 0. */
+ * hidden values. The divergence of each token is multiplied by `part`, that of the last token by
+ * 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
@@ -377,7 +378,7 @@ static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_t
 }
 
 /* Runs a row forward and backward, and adds the gradients of the tuned weights to their learners.
- * `part` is the weight of each token in the loss. If `loss` is not NULL, adds the KL divergences of
+ * The loss of each token is multiplied by `part`. If `loss` is not NULL, adds the KL divergences of
  * the row to *loss. */
 static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
@@ -496,7 +497,8 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns the gross bytes that a tuning keeps allocated from osh_tune_new to osh_tune_free. */
+/* Returns the bytes, with the allocator's overhead, that are allocated from osh_tune_new to
+ * osh_tune_free. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)
 {

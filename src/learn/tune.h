@@ -47,20 +47,20 @@ osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
 /* Writes the tuned codes [O, I] and scales of a weight that osh_tune_take has added. The scales of
  * params must have the shape that was given to osh_tune_take. */
 void osh_tune_codes_of(const osh_tune *t, int weight, int8_t *codes, osh_qparams *params);
-/* Returns the tuned weight of a norm as a view; NULL if the weight is not a norm's. */
+/* Returns the tuned weight of a norm (a view); NULL if the weight does not belong to a norm. */
 const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight);
 
 void osh_tune_norms(bool *wants, const osh_graph *g); // sets wants [weights] to true for the
                                                       // weights of norms
 bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments can be tuned
-/* Returns the number of rows at the end of d that are used for validation. 0: d has too few rows
- * for tuning. */
+/* Returns the number of rows at the end of data `d` that are used for validation. 0: d has too few
+ * rows for tuning. */
 int64_t osh_tune_held(const osh_dataset *d);
 /* Checks that the model can be tuned. Fails with OSH_E_UNSUPPORTED and the name of a module whose
  * op has no gradient. linear [weights]: true for the weights that the caller will pass to
  * osh_tune_take. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
-typedef struct osh_tune_memory { // gross host bytes, upper bounds
+typedef struct osh_tune_memory { // upper bounds of host bytes, with the allocator's overhead
     size_t kept, row; // kept: allocated from osh_tune_new to osh_tune_free; row: allocated in
                       // addition to `kept` while a row is run
 } osh_tune_memory;

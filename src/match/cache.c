@@ -1,10 +1,10 @@
 /* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. Their
  * names are `k_scale` and `v_scale` of the module around the attention. A scale tensor has one
  * number ([1]) or one for each head ([heads, 1, 1]); the scheme may add zero points. Keys and
- * values are observed as inputs of attention, after rope. The scales belong to the Linear that
- * reads the output of the attention; a gate may be between the two. That Linear is solved when the
- * scales are complete, and the record of the Linear contains them. If no modifier quantizes the
- * Linear, it is listed for the scales only, and its weight does not change.
+ * values are observed as inputs of attention, after rope. The scales are written together with the
+ * Linear that reads the output of the attention, directly or through a gate. That Linear is solved
+ * when the scales are complete, and its record in the journal contains them. If no modifier
+ * quantizes the Linear, it is listed only because of the scales, and its weight does not change.
  *
  * Static output_activations give the Linear an `output_scale` and `output_zero_point`, [1], for the
  * output that it has with the original weight. The pass that observes the input also computes this
@@ -73,7 +73,7 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
 }
 
 /* True if the Linear is the first that needs this range. Linears with the same input are adjacent
- * in the list. */
+ * in p->linears. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
@@ -119,7 +119,7 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for attention with latents, as in DeepSeek: a slice follows the attention, because values
+/* True for multi-head latent attention (DeepSeek): a slice follows the attention, because values
  * are narrower than keys. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
@@ -157,8 +157,8 @@ done:
     return rc;
 }
 
-/* Fails if no target of the modifier's group for attention matches this attention. Engines apply
- * the group to all attentions, so all must match. */
+/* Fails if no target of the modifier's group for attention matches this attention. Inference
+ * engines apply the group to all attentions, so all must match. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -177,8 +177,8 @@ done:
     return rc;
 }
 
-/* Marks the outputs of Linears whose scheme has static output_activations, so that they are
- * observed. */
+/* Sets l->ranged[OSH_OUTPUT] for Linears whose scheme has static output_activations, so that the
+ * outputs are observed. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

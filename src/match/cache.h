@@ -1,17 +1,17 @@
 /* cache.h - lists the scale tensors of kv_cache_scheme and of static output_activations. The scales
- * of an attention belong to the Linear that reads the output of the attention. */
+ * of an attention are written together with the Linear that reads the output of the attention. */
 #ifndef OSH_CACHE_H
 #define OSH_CACHE_H
 #include "match/matching.h"
 
-extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is not quantized and has only
-                                           // scales of an attention
+extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is not quantized and is listed
+                                           // only for the scales of an attention
 
 enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
 typedef struct osh_cache_leaf {
     int of;        // index of the value, below OSH_RANGED. OSH_OUTPUT: the tensor's name begins
                    // with the Linear's name; others: with the name of the module around the Linear
-    bool zero;     // true: the tensor has zero points; false: scales
+    bool zero;     // true if the tensor has zero points; false if it has scales
     char name[24]; // last part of the tensor's name, such as "k_scale"
     osh_dtype dtype;
     int ndim;
@@ -35,17 +35,18 @@ int osh_cache_modifier(const osh_matching *p, int node);
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
 /* Returns the bytes of scratch that the observers of range k need for this number of tokens. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
-/* True if no earlier Linear needs the same range k. */
+/* True if no earlier Linear needs the same range as this Linear's k-th range. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
 /* Returns the bytes of counts (histograms) that the observers of the Linear's ranges keep besides
  * the ranges. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
 typedef struct osh_ranged { // a range that the run observes (run/ranges.h)
-    int linear, k; // first Linear that needs the range; index of the range in this Linear
+    int linear, k; // linear: index of the first Linear that needs the range; k: index of the range
+                   // in this Linear
     int next;                // 1 + index of the next range for the same value; 0: none
-    osh_act_observer *heads; // own: one observer for each scale (osh_linear.heads); NULL: the
-                             // scales are already computed
+    osh_act_observer *heads; // own: one observer for each scale (member `heads` of osh_linear);
+                             // NULL: the scales are already computed
     osh_tensor *rows; // own [2, samples * heads]: smallest and largest value
                       // (osh_stat_sample_ranges); NULL: on the GPU, or already read by the
                       // observers

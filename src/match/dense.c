@@ -1,5 +1,5 @@
 /* dense.c - lists the weights that stay dense, with the reasons. Weights whose names differ only in
- * numbers are one row of the list; * replaces the numbers. */
+ * numbers are one row of the list, in which `*` replaces the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 
@@ -129,8 +129,8 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    bool all = true; // true: no Linear is quantized or pruned; all are listed only for scales of an
-                     // attention
+    bool all = true; // true if no Linear is quantized or pruned, and all are listed only for scales
+                     // of an attention
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)

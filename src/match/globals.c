@@ -1,5 +1,5 @@
 /* globals.c - finds the largest magnitudes of weights, and computes global scales from them.
- * quant/fusion.h tells which modules share a scale. */
+ * quant/fusion.h decides which modules share a scale. */
 #include "match/globals.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 struct osh_globals {
     const osh_matching *plan; // view
     float *amax;          // own [linears]: largest magnitude of the weight; UNKNOWN: not read;
-                          // QUEUED: to be read by the current call
+                          // QUEUED: the current osh_globals_find reads it
     float *global;        // own [linears]: global scale; 0: not known, or no global scale
 };
 
@@ -24,8 +24,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: last[i]: index of the last Linear found so far that
-                           // shares a scale with Linear i, if i is the first of them
+    int *last = NULL;      // own [linears]: if i is the first of the Linears that share a scale,
+                           // last[i] is the index of the last of them found so far
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -70,7 +70,7 @@ osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p
     OSH_NEW(cx, g->amax, p->n_linears);
     OSH_NEW(cx, g->global, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) g->amax[i] = UNKNOWN;
-    *out = g, g = NULL; // give
+    *out = g, g = NULL; // passes ownership
 done:
     osh_globals_free(cx, g);
     return rc;
@@ -84,7 +84,7 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of the pieces in which the weight is read: a multiple of the elements that must
+/* Returns the bytes of the chunks in which the weight is read: a multiple of the elements that must
  * be changed together (osh_checkpoint_unit). */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
@@ -96,7 +96,7 @@ static size_t globals_piece(const osh_matching *p, int linear)
 typedef struct scan {
     osh_globals *g;
     int *which;     // own [n]: indices of the Linears whose weights are read
-    uint8_t *rooms; // own [threads, room]: buffers of the threads
+    uint8_t *rooms; // own [threads, room]: one buffer of `room` bytes for each thread
     size_t room;
 } scan;
 

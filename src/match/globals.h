@@ -5,7 +5,8 @@
 #define OSH_GLOBALS_H
 #include "match/matching.h"
 
-/* Sets the members joint and next.joint of all Linears: which Linears share a global scale. */
+/* Sets the members `joint` and `next.joint` of all Linears, by which Linears that share a global
+ * scale are found. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 
 typedef struct osh_globals osh_globals; // largest magnitudes and global scales known so far
@@ -13,7 +14,7 @@ typedef struct osh_globals osh_globals; // largest magnitudes and global scales 
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p);
 void osh_globals_free(osh_ctx *cx, osh_globals *g);
 /* Finds the largest magnitudes of these Linears, and of the Linears that share a scale with them.
- * Skips magnitudes that are known. Reads weights piece by piece. Computes the global scales. */
+ * Skips magnitudes that are known. Reads weights in chunks. Computes the global scales. */
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n);
 /* True if the largest magnitude of the Linear's weight is known. */
 bool osh_globals_knows(const osh_globals *g, int linear);
@@ -24,6 +25,6 @@ float osh_globals_of(const osh_globals *g, int linear); // Returns 0 if the Line
                                                         // scale or g is NULL
 int64_t osh_globals_bytes(const osh_matching *p); // bytes of host memory of osh_globals
 /* Returns the bytes of host memory that osh_globals_find needs for one Linear, without the threads'
- * buffers. *piece: bytes of the buffer of one thread. */
+ * buffers. *piece: set to the bytes of the buffer of one thread. */
 size_t osh_globals_search_bytes(const osh_matching *p, int linear, size_t *piece);
 #endif

@@ -1,6 +1,7 @@
-/* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so
- * binary search finds spans. The readers of a value form a linked list, and so do the users of a
- * weight. Linears that are not in the graph have node -1 and come first. */
+/* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so a
+ * binary search finds the Linears [first, end) of a range of nodes. The readers of a value form a
+ * linked list, and so do the users of a weight. Linears that are not in the graph have node -1 and
+ * come first. */
 #include "match/lookup.h"
 
 osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)

@@ -4,7 +4,8 @@
 #define OSH_LOOKUP_H
 #include "match/matching.h"
 
-typedef struct osh_span { int first, end; } osh_span; // Linears [first, end) of the plan
+typedef struct osh_span { int first, end; } osh_span; // a span: the Linears with indices [first,
+                                                      // end)
 
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 

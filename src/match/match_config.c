@@ -19,7 +19,7 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
     while (n > 0 && name[--n] != '.') continue; // removes the last part of the name
     size_t at = n;
-    /* Moves `at` to the end of the number of the decoder block. */
+    /* Moves `at` to the end of the number of the decoder layer in the name. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -43,11 +43,11 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // last question to has_codes_inside and its answer; many names have
-                              // the same first n bytes
+typedef struct renamed_seen { // cache of the last arguments and result of has_codes_inside, because
+                              // many names have the same first n bytes
     const char *text;         // view
     size_t n;
-    bool partly; // a quantized module has these bytes in its name
+    bool partly; // result: true if a quantized module has these bytes in its name
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -80,8 +80,7 @@ done:
 /* Prints a regex for module i if its name in transformers may differ from its name in the
  * checkpoint: heads, modules of towers, and other modules outside of the decoder blocks. Prints
  * nothing for other modules. If all modules of a tower are dense, one regex matches all of them. If
- * some are quantized, each dense module gets its own regex. `seen` has the last answer of
- * has_codes_inside. */
+ * some are quantized, each dense module gets its own regex. `seen`: cache of has_codes_inside. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -90,8 +89,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     size_t n = 0, inner = p->in->graph ? strlen(p->in->graph->inner) : 0;
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner)))
-        goto done; // the name is the same in transformers, as for a block for multi-token
-                   // prediction
+        goto done; // the name in transformers is the same, as in layers for multi-token prediction
     if (text && (n != seen->n || strncmp(text, seen->text, n)))
         seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
     if (text && !seen->partly)
@@ -100,8 +98,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               name + inner)); // the regex needs "language_model", because a tower
-                                               // also has layers
+                               name + inner)); // the regex needs "language_model", because a vision
+                                               // tower also has layers
 done:
     return rc;
 }
@@ -128,8 +126,8 @@ done:
     return rc;
 }
 
-/* Adds the experts that are in one tensor to the ignore list. They stay dense, but vLLM makes a
- * layer of them, which the target Linear would match. */
+/* Adds experts whose weights are in one tensor to the ignore list. These experts stay dense, but
+ * vLLM makes a layer of them, which the target "Linear" matches. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -147,8 +145,8 @@ done:
     return rc;
 }
 
-/* Looks up all quantized modules in `m`, under every name that loaders use for them. The hits of
- * the matcher show which entries match a quantized module. */
+/* Looks up all quantized modules in `m`, under every name that loaders use for them. The matcher
+ * then has a count of matches for each entry. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
 {
@@ -181,7 +179,7 @@ static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_mo
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // index in the matcher, which has equal entries only once
+    size_t k = 0;          // k: index in the matcher, which has equal entries only once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -208,8 +206,8 @@ static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modu
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         *mtp[] = {all_mtp}; // LLM Compressor writes this entry if it copies a block for
-                             // multi-token prediction
+         *mtp[] = {all_mtp}; // LLM Compressor writes this entry if it copies layers for multi-token
+                             // prediction
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
         if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) &&
@@ -252,10 +250,10 @@ done:
     return rc;
 }
 
-/* Adds names of the parts of a fused layer that the checkpoint does not have. vLLM looks up all
- * parts of a fused layer, even if one part replaces another: in some layers of Gemma 4 the keys are
- * also the values. A missing part gets the group of the other parts, or an entry of the ignore
- * list. */
+/* A fused layer consists of several modules, such as q_proj, k_proj and v_proj. Adds names of those
+ * modules of a fused layer that the checkpoint does not have: they get the group of the other
+ * modules, or an entry of the ignore list. vLLM looks up all modules, even if one replaces another:
+ * in some layers of Gemma 4 the keys are also the values. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -351,8 +349,9 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // if false, the model is only pruned, and gets the
-                                                 // config of a dense model
+    bool any = p->n_schemes || p->cache.present; // true if something is quantized; else the model
+                                                 // is only pruned, and gets the config of a dense
+                                                 // model
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};
     if (!any && p->transforms && p->transforms->n) {
@@ -371,7 +370,7 @@ done:
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **names = NULL; // own; the items are views
+    const char **names = NULL; // own: names of modules; the strings are views
     int *which = NULL;         // own
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, which, cs->n);
@@ -386,7 +385,8 @@ done:
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **names = NULL, **classes = NULL; // own; the items are views
+    const char **names = NULL, **classes = NULL; // own: names and classes of modules; the strings
+                                                 // are views
     int *which = NULL;                           // own
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, classes, cs->n);

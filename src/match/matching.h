@@ -27,10 +27,10 @@ typedef struct osh_linear { // a module that is quantized or pruned
     int scheme_index;       // index in osh_matching.schemes; -1: none
     int node, weight, input; // indices of node, weight and input value in the graph; -1: not in the
                              // graph
-    int subgraph;           // index of the subgraph; -1: not in the graph
+    int subgraph;           // index of the Linear's subgraph; -1: the Linear is not in the graph
     struct {
-        int reader, user;   // index of the next Linear with the same input; of the next Linear with
-                            // the same weight (lookup.h)
+        int reader, user;   // indices (lookup.h): reader: of the next Linear with the same input;
+                            // user: of the next Linear with the same weight
         int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
     unsigned wants;         // bits OSH_STAT_* of the statistics that the Linear needs; osh_wants
@@ -43,10 +43,10 @@ typedef struct osh_linear { // a module that is quantized or pruned
                             // (passthrough.h). k < OSH_CACHED: values of the attention before the
                             // Linear (cache.h)
     int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
-    bool kept; // no modifier quantizes or prunes the Linear; it is listed only for scales of an
-               // attention, and its weight does not change
-    bool shift; // OSH_STAT_SHIFT of the input is collected, because the input differs in the
-                // original model
+    bool kept; // true if no modifier quantizes or prunes the Linear: it is listed only for scales
+               // of an attention, and its weight does not change
+    bool shift; // true if OSH_STAT_SHIFT of the input is collected, because the input differs from
+                // that of the original model
     double share;           // if `shift`: probability that an element of the input comes from the
                             // quantized model and not from the original (ops/mix.c); 1: all
                             // elements
@@ -57,7 +57,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
                             // the weight (schedule/blocks.h); its output tensor is the last of the
                             // n; -1: none
     } out;
-    struct { // own: F64 gradients that a survey measures (eval/gradients.h); NULL: not measured
+    struct { // own: F64 mean squares of gradients that a survey measures (eval/gradients.h); NULL:
+             // not measured
         osh_tensor *outputs, *inputs; // outputs: [O]; inputs: [I], only at the first reader of the
                                       // input, and only if candidates round inputs
     } gradients;
@@ -74,8 +75,8 @@ typedef struct osh_dense { // a row of the list of dense weights: weights whose 
     char *names;          // own: names with * for numbers, such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
     const char *why;      // static string: reason why they stay dense
-    bool in_block;        // the weights are in decoder blocks
-    bool decoded;         // the source stores codes for the weights
+    bool in_block;        // true if the weights are in decoder layers
+    bool decoded;         // true if the source stores the weights quantized
 } osh_dense;
 
 typedef struct osh_matching {
@@ -85,11 +86,12 @@ typedef struct osh_matching {
     size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
     osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
                              // present: neither
-    bool queries;            // `cache` also applies to queries
-    int64_t smaller_groups;  // not 0: the group size does not divide the columns of all modules and
-                             // this size does; matching stopped, and must begin again with it
-    bool outputs;            // the output of some Linear is observed for static output_activations
-    osh_linear *linears;     // own, in the order of execution
+    bool queries;            // true if `cache` also applies to queries
+    int64_t smaller_groups;  // group size with which the matching must be repeated, because the
+                             // scheme's does not divide the columns of all modules; 0: none
+    bool outputs;            // true if the output of some Linear is observed for static
+                             // output_activations
+    osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution
     int n_linears;
     int *readers, *users;    // own: indices of Linears. [graph values] first Linear that reads the
                              // value; [graph weights] first Linear that uses the weight; -1: none

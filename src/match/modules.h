@@ -17,14 +17,16 @@ typedef struct osh_plan_module { // a module with a 2-D weight
     double sparsity;       // sparsity of the pruned weight
     const char *why; // static string: reason why the module stays dense; NULL: not dense, or not
                      // known yet
-    bool never;            // the module is copied even if a target matches it
-    bool reached;          // a target matches the module in loaders, but the module stays dense
-    bool unseen;           // a forward pass of text does not run the module, so it can only be
-                           // quantized without data
-    bool left;             // --only does not name the module; if the source quantizes the module,
-                           // `scheme` is its group in the source
-    bool absent; // a head without a tensor, whose name in transformers may have a prefix
-    bool by_name; // only a target that names the module matches it (is_named), not the class Linear
+    bool never;            // true if the module is copied even if a target matches it
+    bool reached;          // true if a target matches the module in loaders, but the module stays
+                           // dense
+    bool unseen;           // true if a forward pass of text does not run the module, so that it can
+                           // only be quantized without data
+    bool left;             // true if --only does not name the module; if the source quantizes the
+                           // module, `scheme` is its group in the source
+    bool absent; // true for a head without a tensor, whose name in transformers may have a prefix
+    bool by_name; // true if the target "Linear" does not match the module, but only a target that
+                  // names it (is_named)
 } osh_plan_module;
 
 typedef struct osh_plan_modules { osh_plan_module *c; int64_t n; } osh_plan_modules;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Rows that several tables have. Each table defines the macro ROW for its struct. */
+/* Rows that several tables of options contain. Each table defines the macro ROW for its struct. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
      .doc = "directory with more architecture templates, beside the built-in ones"}

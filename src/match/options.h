@@ -10,8 +10,10 @@ typedef struct osh_options {
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
-    int64_t num_bits, group_size; // 0: value of the scheme; group_size < 0: one scale for each row
-    char *symmetric;              // "true" or "false"; NULL: value of the scheme
+    int64_t num_bits, group_size; // values that replace those of the scheme; 0: not replaced;
+                                  // group_size < 0: one scale for each row
+    char *symmetric;              // symmetric quantization: "true" or "false"; NULL: value of the
+                                  // scheme
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -25,8 +27,8 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // for `oneshot plan`: name of the GPU model of another machine
-    int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
+    char *device_model; // name of the GPU model of another machine, for `oneshot plan`
+    int64_t device_memory, host_memory, scratch_size; // budgets in bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
@@ -34,20 +36,23 @@ typedef struct osh_options {
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // a text; NULL: no evaluation
+    char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
     char *sample; // a prompt for source and output; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
-    bool guide;         // prints decisions, results and next commands for a person
-    bool named;         // the program has named the output
-    const char *said;   // view: the model as the user has named it, for printed commands; NULL:
-                        // `model`
-    bool survey;        // measures the loss of each candidate and writes no output
-    bool measure;       // runs the whole model to measure its experts and removes none
+    bool guide;         // true if the command prints decisions, results and next commands for a
+                        // person
+    bool named;         // true if the program has chosen the name of the output
+    const char *said;   // view: the model as the user wrote it, for printed commands; NULL: `model`
+    bool survey;        // true for a survey, which measures the loss of each candidate scheme and
+                        // writes no output
+    bool measure;       // true for a run that runs the whole model to measure its experts and
+                        // removes none
     const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
                         // them; NULL: none
-    const struct osh_mixed *mixed; // view: the choice of schemes in `chosen`, for the report
+    const struct osh_mixed *mixed; // view: the schemes that a survey chose (those of `chosen`), for
+                                   // the report
     /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
      * passes. */
     int64_t others_host;
@@ -75,7 +80,7 @@ typedef struct osh_eval_options {
     char *sample; // a prompt; NULL: none
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
-    int64_t host_memory, device_memory; // bytes; 0: no budget
+    int64_t host_memory, device_memory; // budgets in bytes; 0: no budget
     char *isa, *device, *use_gds;
     bool json, no_activation_quantization;
     char *progress, *log_level;
@@ -87,7 +92,7 @@ typedef struct osh_generate_options {
     bool chat, json, use_cache, no_activation_quantization;
     int64_t max_new_tokens, top_k, seed, threads;
     double temperature, top_p;
-    int64_t host_memory; // bytes; 0: no budget
+    int64_t host_memory; // budget in bytes; 0: no budget
     char *device, *isa, *progress, *log_level;
 } osh_generate_options;
 extern const osh_field osh_generate_fields[];

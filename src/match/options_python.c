@@ -1,4 +1,4 @@
-/* options_python.c - handles arguments of LLM Compressor's oneshot() that this program does not
+/* options_python.c - handles the arguments of LLM Compressor's oneshot() that this program does not
  * have. A value is accepted if it does not change what this program does. For other values the
  * error tells what to do instead. */
 #include <string.h>

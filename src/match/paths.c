@@ -10,7 +10,7 @@
 #include "base/inode.h"
 #include "base/made.h"
 
-typedef struct place { // a path that an option gives
+typedef struct place { // a path in the value of an option
     osh_path_use use;
     const char *path; // view
     char shown[80];   // name of the option for messages, such as "--log-file"
@@ -22,15 +22,15 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE;
 }
 
-static bool paths_same_file(const char *a, const char *b) // follows links; false if one path does
-                                                          // not exist
+static bool paths_same_file(const char *a, const char *b) // true if both paths lead to one existing
+                                                          // file; follows links
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 /* Sets *one to true if both paths name the same file. Files that do not exist yet are compared by
- * name, without regard to case, because some file systems ignore the case. */
+ * name, ignoring case, because some file systems ignore the case. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
@@ -57,8 +57,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Fails if a file of directory r, which the job reads, is the file that w writes. This finds links
- * and second names of files. */
+/* Fails if a file of directory r, which the job reads, is the file that w writes. Also finds
+ * symbolic links and hard links. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;

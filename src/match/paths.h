@@ -10,8 +10,8 @@
  *   - is a file that is read, or is in a directory that is read;
  *   - is another file that would be written.
  *
- * Files are compared by device and inode, so links, hard links and spellings of a path do not
- * matter. osh_output_claim checks the output directory itself, osh_recipe_parse the file names in a
- * recipe. */
+ * Files are compared by device and inode, so symbolic links, hard links and spellings of a
+ * path do not matter. osh_output_claim checks the output directory itself, osh_recipe_parse the
+ * file names in a recipe. */
 osh_status osh_paths_check(osh_ctx *cx, const osh_field *fields, const void *options);
 #endif

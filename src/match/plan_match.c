@@ -1,5 +1,5 @@
-/* plan_match.c - matches modules with schemes (as compressed-tensors does), finds the statistics
- * that they need, and makes the output's config. It also checks the config with vLLM's lookup. */
+/* plan_match.c - assigns schemes to modules (as compressed-tensors does), finds the statistics that
+ * they need, and makes the output's config. It also checks the config with vLLM's lookup. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +36,8 @@ done:
     return rc;
 }
 
-/* True if the tensor is a 2-D floating-point `weight`. *n: length of the module's name. */
+/* True if the tensor is a 2-D floating-point `weight`. Sets *n to the length of the module's
+ * name. */
 static bool weight_is_module(const osh_st_entry *e, size_t *n)
 {
     *n = strlen(e->name);
@@ -47,8 +48,8 @@ static bool weight_is_module(const osh_st_entry *e, size_t *n)
 }
 
 /* Adds the modules that the architecture's template does not have, such as MTP heads. Their weights
- * are copied. The ignore list must have them, so that a loader with these modules does not look for
- * quantized weights. */
+ * are copied. The ignore list must contain these modules, so that a loader does not look for
+ * quantized weights of them. */
 static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -83,11 +84,12 @@ done:
 }
 
 /* True for a router. Loaders treat a router as a Linear (compressed-tensors' get_vllm_module_type),
- * although it is none. Therefore routers are never quantized, and the ignore list has them. */
+ * although a router is no Linear. Therefore routers are never quantized, and are in the ignore
+ * list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-/* Adds a head that has no tensor, because loaders make a Linear of it. A tied head may be quantized
- * if a target names it. Otherwise the ignore list has the head. */
+/* Adds an output head without a tensor, because loaders make a Linear of it. A tied head may be
+ * quantized if a target names it. Otherwise the ignore list has the head. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -133,8 +135,8 @@ done:
     return rc;
 }
 
-/* Adds a module of a model without a graph. Name, shape and bias tell the kind of the module
- * (kind.c). */
+/* Adds a module of a model without a graph. The kind of the module is derived from name, shape and
+ * bias (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_st_entry *e, size_t n, int64_t tensor)
 {
@@ -172,7 +174,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // take: the group owns the name
+    to->group_name = name; // passes ownership of the name to the group
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -185,8 +187,8 @@ done:
     return rc;
 }
 
-/* Collects the groups of all modifiers that quantize. The groups get new names if several modifiers
- * have groups. first_of[m]: index of the first group of modifier m. */
+/* Collects the groups (a scheme and its targets) of all modifiers that quantize. The groups get new
+ * names if several modifiers have groups. first_of[m]: index of the first group of modifier m. */
 static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
 {
     osh_status rc = OSH_OK;
@@ -218,8 +220,8 @@ done:
     return rc;
 }
 
-/* True if a target of the modifier names the module: if it contains the last part of the module's
- * name or, for an embedding, equals the class. */
+/* True if a target of the modifier contains the last part of the module's name or, for an
+ * embedding, equals the class. */
 static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
     const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
@@ -356,7 +358,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
         l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    /* if false, refuse_groups fails later */
+    /* true if the groups divide the columns; if not, refuse_groups fails later */
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
     if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
@@ -372,8 +374,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = osh_q_of_attention(&p->schemes[i]); // a group for attention is always used;
-                                                        // unused ones were refused before
+        bool used = osh_q_of_attention(&p->schemes[i]); // true for a group for attention, because
+                                                        // an unused one was refused before
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             if (i >= p->n_kept_schemes)
@@ -394,7 +396,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
 }
 
 /* Looks up all modules in the ignore list of the modifier, also modules that no target matches: a
- * recipe for the MLPs may ignore "lm_head". The matcher counts the hits. */
+ * recipe for the MLPs may ignore "lm_head". The matcher counts the modules that match each
+ * entry. */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -439,7 +442,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // index in the matcher, which has equal targets only once
+        size_t k = 0; // k: index in the matcher, which has equal targets only once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
                                                                                // group for
@@ -464,7 +467,7 @@ done:
     return rc;
 }
 
-/* Returns the greatest common divisor of the columns of all modules with this scheme. */
+/* Returns the greatest common divisor of the numbers of columns of all modules with this scheme. */
 static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
 {
     int64_t common = 0;
@@ -476,8 +479,8 @@ static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
     return common;
 }
 
-/* Fails because groups do not divide the columns of a module. The message lists the sizes that
- * divide the columns of all modules of its scheme. */
+/* Fails because the group size does not divide the number of columns of a module. The message lists
+ * the group sizes that are possible for all modules of the scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -506,7 +509,7 @@ done:
 }
 
 /* Sets `left` for the modules that --only does not name. If the source quantizes such a module,
- * sets `scheme` to the group that it keeps. */
+ * sets `scheme` to the index of the source's group, which the module keeps. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -596,8 +599,9 @@ static void warn_experts(osh_ctx *cx, const osh_matching *p)
     }
 }
 
-/* Returns the group size that replaces that of the scheme, or 0. Quality best may choose one if no
- * option names a size: 64 or 32, if it divides the columns of all modules of the scheme. */
+/* Returns the group size that replaces that of the scheme, or 0. If no option sets a size, `quality
+ * best` may choose 64 or 32 if this divides `common`, the greatest common divisor of the numbers of
+ * columns of all modules of the scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;
@@ -647,7 +651,8 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own [source tensors]; a tied head has the reason of the embedding
+    const char **why = NULL; // own [source tensors]: reason why the tensor stays dense; a tied head
+                             // has the reason of the embedding
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

@@ -41,8 +41,8 @@ done:
     return rc;
 }
 
-/* Sets *out to OWL's sparsity of the decoder layer that contains the module. If the layers are not
- * measured yet, all layers have the same sparsity. */
+/* Sets *out to the sparsity that OWL (eval/owl.h) gives to the decoder layer of the module. If the
+ * layers are not measured yet, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
 {

@@ -1,4 +1,4 @@
-/* best.c - decides for quality best what no option names. */
+/* best.c - makes the decisions of `quality best` for settings that no option sets. */
 #include "plan/best.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ void osh_best_begin(osh_inputs *in)
 {
     static char linear[] = "Linear", *items[] = {linear};
     static const osh_strs linears = {items, 1};
-    bool layers = false; // some modifier learns from the output of decoder layers
+    bool layers = false; // true if some modifier learns from the output of decoder layers
     in->best = false;
     for (size_t i = 0; i < in->recipe->n; i++) {
         const osh_modifier *m = &in->recipe->modifiers[i];
@@ -26,7 +26,7 @@ void osh_best_length(osh_inputs *in)
         in->max_seq_length = MOST_TOKENS;
 }
 
-/* Appends a comma unless this is the first flag. */
+/* Appends `flag` and `value` to b, after a comma if the text that begins at `from` is not empty. */
 static osh_status best_put(osh_ctx *cx, osh_buf *b, size_t from, const char *flag,
                            const char *value)
 {
@@ -39,7 +39,7 @@ osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_inputs *in = &p->in;
     const osh_options *o = in->opt;
     size_t from = b->len;
-    osh_q_scheme preset = {0}; // its strings are views
+    osh_q_scheme preset = {0}; // strings of the scheme are views
     char text[96];
     if (!in->best) goto done;
     if (in->targets != &o->sequential_targets)

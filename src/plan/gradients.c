@@ -1,5 +1,5 @@
-/* gradients.c - decides whether a survey can use gradients: every op between a Linear and the
- * output head must have a gradient. */
+/* gradients.c - decides whether a survey (a run that only measures the losses of candidate schemes)
+ * can use gradients: every op between a Linear and the output head must have a gradient. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
@@ -32,7 +32,7 @@ static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 static osh_status gradients_check_ops(osh_ctx *cx, osh_plan *p, const bool *seen)
 {
     osh_status rc = OSH_OK;
-    bool *weights = NULL, *in = NULL; // own: lists in which all entries are false
+    bool *weights = NULL, *in = NULL; // own: arrays in which all elements are false
     OSH_NEW(cx, weights, p->in.graph->n_weights);
     OSH_NEW(cx, in, p->in.graph->n_values);
     osh_back all = {

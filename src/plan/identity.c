@@ -61,7 +61,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
     for (size_t i = 0; name && value && i < id->n; i++) {
         if (strcmp(id->names[i], name)) continue;
         osh_free(cx, id->values[i]);
-        id->values[i] = value, value = NULL; // give
+        id->values[i] = value, value = NULL; // passes ownership
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
@@ -102,8 +102,8 @@ done:
     return rc;
 }
 
-/* Adds all files of the source except config.json. README.md is one of them: the
- * output's README.md has its licence. */
+/* Adds all files of the source except config.json. README.md is included, because the output's
+ * README.md repeats its licence. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -186,7 +186,8 @@ done:
     return rc;
 }
 
-/* Adds fields for the schemes and candidates of a survey, which has no output. */
+/* Adds fields for the schemes and candidates of a survey (which measures losses and writes no
+ * output). */
 static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -209,7 +210,7 @@ osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_che
     OSH_NEW(cx, id, 1);
     OSH_TRY(identity_add_file(cx, id, "source", ck->dir, "config.json"));
     OSH_TRY(identity_add_source(cx, id, ck));
-    *out = id, id = NULL; // give
+    *out = id, id = NULL; // passes ownership
 done:
     osh_identity_free(cx, id);
     return rc;
@@ -256,7 +257,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // matrix products on the host depend on the instruction set
+        if (!p->in.device) { // adds the instruction set, on which matrix products on the host
+                             // depend
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
@@ -267,7 +269,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         FIELD("device", "%s", p->in.device->text);
         FIELD("batches", "of %d tokens and more", OSH_DEVICE_BATCH_TOKENS);
     }
-    *out = id, id = NULL; // give
+    *out = id, id = NULL; // passes ownership
 done:
     osh_free(cx, isa);
     osh_identity_free(cx, id);

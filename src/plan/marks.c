@@ -1,4 +1,4 @@
-/* marks.c - matches the items of --checkpoint with the subgraphs of a plan. */
+/* marks.c - matches the items of the option --checkpoint with the subgraphs of a plan. */
 #include "plan/marks.h"
 
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "plan/plan.h"
 
 typedef struct osh_mark {
-    osh_matcher *match; // own: pattern; NULL: the mark is a stage
-    int first, last;    // first and last subgraph of the stage
+    osh_matcher *match; // own: pattern of NAME=PATTERN; NULL: the item is a stage NAME=FIRST..LAST
+    int first, last;    // indices of the first and last subgraph of the stage
 } osh_mark;
 
 const char *osh_mark_pattern(const char *item); // Returns a view: the pattern of NAME=PATTERN, or

@@ -1,7 +1,8 @@
-/* mixed.c - chooses a candidate for each unit. A unit's candidates on the lower convex hull of
- * (bytes, loss) form a chain of steps; each step saves less loss per byte than the step before it.
- * Steps of all units are taken in the order of their savings per byte, as long as they fit. Then
- * single units change their candidate as long as a change fits and saves loss.
+/* mixed.c - chooses a candidate (a scheme) for each unit (the Linears that must get the same
+ * scheme, such as q, k and v of a layer). A unit's candidates on the lower convex hull of (bytes,
+ * loss) form a chain of steps; each step saves less loss per byte than the step before it. Steps of
+ * all units are taken in the order of their savings per byte, as long as they fit. Then single
+ * units change their candidate as long as a change fits and saves loss.
  *
  * The bound is the smallest loss of the relaxed problem, in which a unit may be between two
  * candidates: the loss before the first step that does not fit, minus the savings of the fitting
@@ -19,7 +20,7 @@
 #include "modifiers/survey.h"
 #include "quant/fusion.h"
 
-/* ---- units: modules that get the same scheme ---- */
+/* ---- units ---- */
 
 /* Returns the length of the part of an expert's name that all experts of the layer share: up to
  * "experts". 0: the module is no expert. */
@@ -31,7 +32,8 @@ static size_t experts_prefix(const char *name)
                ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* Returns the name (own) of the module's unit; NULL: out of memory. */
+/* Returns the name (own) of the unit of the module: the name that all modules with the same scheme
+ * share; NULL: out of memory. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -103,13 +105,13 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
             at = m->n_units;
             OSH_TRY(osh_map_put(cx, first, key, strlen(key), at));
             m->units[m->n_units++] = (osh_mixed_unit){.name = name};
-            name = NULL; // give
+            name = NULL; // passes ownership
         }
         osh_free(cx, name), name = NULL;
         m->unit_of[i] = (int)at;
         OSH_TRY(unit_add_linear(cx, m, p, i, losses[i]));
     }
-    *out = m, m = NULL; // give
+    *out = m, m = NULL; // passes ownership
 done:
     osh_map_free(cx, first);
     osh_free(cx, name);
@@ -149,10 +151,10 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
     osh_free(cx, m);
 }
 
-/* ---- the choice of candidates ---- */
+/* ---- choice of candidates ---- */
 
 typedef struct step { // change from one candidate of a unit to a larger one
-    double per_byte;  // loss that the step saves per byte
+    double per_byte;  // reduction of the loss per additional byte
     int unit, from, to;
 } step;
 
@@ -169,8 +171,8 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Sets `hull` to the candidates of a unit on the lower convex hull of (bytes, loss), in the order
- * of rising bytes and falling loss. Returns their number. */
+/* Sets `hull` to the indices of the candidates of a unit on the lower convex hull of (bytes, loss),
+ * in the order of rising bytes and falling loss. Returns their number. */
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
@@ -202,7 +204,7 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of one unit: the change that fits and saves the most loss. Returns false if
+/* Changes the candidate of the one unit whose change fits and saves the most loss. Returns false if
  * no such change saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
@@ -321,10 +323,11 @@ done:
     return rc;
 }
 
-/* ---- the recipe with the chosen schemes ---- */
+/* ---- recipe with the chosen schemes ---- */
 
 typedef struct lists { // targets of each group of the recipe
-    osh_recipe_group *groups; // own; the names and modules of the groups are own, too
+    osh_recipe_group *groups; // own: the groups of the recipe, with their names and lists of
+                              // modules
     size_t n;
 } lists;
 
@@ -384,7 +387,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    osh_q_scheme *schemes = NULL; // own; the strings in the schemes are views
+    osh_q_scheme *schemes = NULL; // own: schemes of the groups; the strings in the schemes are
+                                  // views
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)

@@ -1,21 +1,22 @@
 /* mixed.h - chooses a scheme for each module, so that all modules together have at most a given
- * size and the smallest loss. Modules that runtimes fuse are one unit, which gets one scheme. */
+ * size and the smallest loss. Modules that runtimes fuse, such as q, k and v of a layer, are one
+ * unit: they must get the same scheme. */
 #ifndef OSH_MIXED_H
 #define OSH_MIXED_H
 #include "plan/plan.h"
 
 typedef struct osh_mixed_unit {
-    char *name;          // own: common part of the names of the unit's modules, such as
+    char *name;          // own: common prefix of the names of the unit's modules, such as
                          // "model.layers.0.self_attn.qkv"
     int64_t n_weights;
     int n;               // number of candidates
     int bits[OSH_CANDIDATES];      // number of bits of a code, for each candidate
     char label[OSH_CANDIDATES][16]; // name of each candidate, such as "4 bits" or "NVFP4A16"
     int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
-    double loss[OSH_CANDIDATES];   // loss from a survey; after osh_mixed_weigh or
+    double loss[OSH_CANDIDATES];   // loss that the survey measured; after osh_mixed_weigh or
                                    // osh_mixed_by_gradients: change of the model's loss
-    double rounded;      // loss from the survey: sum of osh_losses.all over the unit's Linears, for
-                         // the rounding whose effect is measured
+    double rounded;      // loss that the survey measured for the rounding of `effect`: sum of
+                         // osh_losses.all over the unit's Linears
     double effect;       // measured change of the model's loss when only this unit is rounded
     int chosen;
 } osh_mixed_unit;
@@ -29,26 +30,26 @@ typedef struct osh_mixed {
     osh_mixed_unit *units; // own
     int n_units;
     int *unit_of;          // own [linears]: index of the unit of each Linear
-    int64_t n_weights, limit, bytes; // n_weights: weights of all units; bytes: size of the chosen
-                                     // candidates, at most `limit`
+    int64_t n_weights, limit, bytes; // n_weights: number of weights of all units; bytes: size of
+                                     // the chosen candidates, at most `limit`
     double loss, bound;    // loss: of the chosen candidates; bound: no choice within the limit has
                            // a smaller loss
     osh_mixed_step *curve; // own: points along the convex hull, from the smallest size to the
                            // largest
     int n_curve;
-    char *gradients_not;   // own: reason why measured effects weight the losses, and not gradients;
-                           // NULL: gradients weight the losses
+    char *gradients_not;   // own: reason why losses are multiplied by measured effects and not by
+                           // gradients; NULL: by gradients
 } osh_mixed;
 
-/* Makes the units from the Linears of a survey, and computes the bytes of each candidate. losses
- * [linears]: losses of each candidate. */
+/* Makes the units (Linears that must get the same scheme) from the Linears of a survey, and
+ * computes the bytes of each candidate. losses [linears]: losses of each candidate. */
 osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
                          const osh_losses *const *losses);
-/* For a survey with gradients: converts the losses to changes of -log p of a token. Measured
- * effects are not needed then. */
+/* For a survey with gradients: converts the losses to changes of -log p of a token. Then
+ * osh_mixed_weigh is not needed. */
 void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p);
-/* effect [units]: change of the model's loss when the unit is rounded. Multiplies the loss of each
- * candidate by effect / u->rounded. */
+/* Multiplies the loss of each candidate of unit u by effect[u] / u->rounded. effect [units]: change
+ * of the model's loss when only this unit is rounded. */
 void osh_mixed_weigh(osh_mixed *m, const double *effect);
 void osh_mixed_free(osh_ctx *cx, osh_mixed *m);
 /* Chooses a candidate for each unit by the method of mixed.c. Fails with OSH_E_USAGE if the

@@ -25,8 +25,8 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 
 static bool device_is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
-/* Fails if the user asked for a GPU, because `what` is not possible on a GPU. Otherwise returns
- * OSH_OK, and the host runs the job. */
+/* Called if `what` is not possible on a GPU. Fails if the user asked for a GPU; otherwise returns
+ * OSH_OK, and the job runs on the host. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->in.opt->device;
@@ -36,7 +36,7 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
 }
 
 /* Returns the name of a feature that the job needs and that only the host has; NULL: none. `room`:
- * buffer for the name. *done: verb for the message. */
+ * buffer for the name. *done: set to the verb for the message. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->in.graph;
@@ -87,7 +87,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* The build has no CUDA, so this call fails and names the missing part of the build. */
+    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
     /* A run that only rounds stays on the host: the copies to the GPU and back need more time than
      * the rounding. */

@@ -68,7 +68,8 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the text in opt->chosen, which has a chosen scheme for each module. */
+/* Replaces the recipe by the one in opt->chosen, in which a survey has chosen a scheme for each
+ * module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -246,8 +247,8 @@ done:
     return rc;
 }
 
-/* Warns about modules that are not compared with the original model, and that smaller subgraphs
- * would allow to compare. */
+/* Warns about modules whose inputs are not compared with the original model, but can be with
+ * smaller subgraphs. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -278,7 +279,8 @@ static void plan_match_clear(osh_ctx *cx, osh_matching *m)
     m->linears = NULL, m->n_linears = 0;
 }
 
-/* Matches the modules, a second time if quality best has chosen a group size. */
+/* Matches the modules with schemes; repeats the matching if `quality best` has chosen another group
+ * size. */
 static osh_status plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -333,8 +335,8 @@ static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
     char *final = NULL; // own
-    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // leaves room for the longest
-                                                                // suffix
+    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // most: leaves space for the
+                                                                // longest suffix
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
     OSH_TRY(osh_path_resolve(cx, &final, output));
@@ -365,7 +367,8 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
         p->budget.memory.load_bytes = osh_mem_held(cx);
     }
-    /* The plan's own lists have no limit. The run is limited to the peak that the plan predicts. */
+    /* Removes the memory limit for the lists of the plan. The run is later limited to the peak that
+     * the plan predicts. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));

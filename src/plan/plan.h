@@ -14,12 +14,13 @@
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
-typedef struct osh_traversal { // one traversal of several (traversals.h)
-    osh_schedule schedule; // own: passes, seen, visits and batch_at; other members are copies of
-                           // the plan's
-    osh_budget budget;     // own: places; other members are copies or views
-    double work[3];        // sums over all subgraphs of the work to observe, solve and propagate
-                           // (osh_cost.work)
+typedef struct osh_traversal { // one of several traversals (forward computations of all samples,
+                               // traversals.h)
+    osh_schedule schedule; // owns the lists passes, seen, visits and batch_at; other members are
+                           // copies of the plan's
+    osh_budget budget;     // owns the list places; other members are copies or views
+    double work[3];        // work (osh_cost) to observe, to solve and to propagate, summed over all
+                           // subgraphs
     double seconds;        // measured duration in seconds
 } osh_traversal;
 
@@ -30,14 +31,15 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    osh_traversal *traversals; // own [n_traversals]; NULL: one traversal for all modifiers. If not
-                               // NULL, `schedule` and `budget` are those of the traversal with the
-                               // highest peak
-    int n_traversals;          // 0: one traversal for all modifiers
-    bool gradients;          // gradients weight the losses of the survey
+    osh_traversal *traversals; // own [n_traversals]; NULL: one traversal serves all modifiers. If
+                               // not NULL, `schedule` and `budget` are those of the traversal with
+                               // the highest peak
+    int n_traversals;          // length of `traversals`; 0: one traversal serves all modifiers
+    bool gradients;          // true if the losses of the survey are multiplied by gradients; false
+                             // if not, or if the run is no survey
     char *gradients_not;     // own: reason why a survey does not use gradients; NULL: gradients are
                              // used, or the run is no survey
-    struct osh_mark *marks;  // own [number of --checkpoint options] (marks.h)
+    struct osh_mark *marks;  // own [number of --checkpoint options]: the parsed options (marks.h)
 } osh_plan;
 
 /* Sets the views between the parts of the plan. Must be called after a plan is copied, or made
@@ -55,8 +57,9 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p);
 /* Sets *ordinal to the number of the GPU in `text`, which is "cuda" (0) or "cuda:N". */
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
-/* Two functions of place.c that apply the plan to a device. */
+/* Two functions of place.c that choose and open the device. */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
-/* Opens the GPU with a block of memory of the predicted size, or of the budget's size. */
+/* Opens the GPU and allocates its block of memory: the device budget if there is one, else the
+ * predicted bytes. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

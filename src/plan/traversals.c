@@ -83,7 +83,7 @@ done:
     return rc;
 }
 
-/* Copies the data that all traversals share to a traversal: the cut into subgraphs, and the peak of
+/* Copies the data that all traversals share to `v`: the cut into subgraphs, and the peak of
  * loading. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
@@ -155,8 +155,8 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    bool shown = p->schedule.n_traversals; // if true, the lists of p->schedule belong to a
-                                           // traversal
+    bool shown = p->schedule.n_traversals; // true if the lists of p->schedule belong to one of
+                                           // p->traversals
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;
         osh_free(cx, s->passes);

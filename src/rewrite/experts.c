@@ -10,7 +10,8 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-typedef struct osh_kept_rows { // state of a virtual tensor that has some rows of a router's tensor
+typedef struct osh_kept_rows { // state of a virtual tensor: the rows of the kept experts in a
+                               // router's tensor
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
@@ -25,7 +26,7 @@ static const char *experts_modifier_name(const osh_rewrites *p)
     return p->in->recipe->modifiers[m].type->name;
 }
 
-/* ---- finds the layers with experts ---- */
+/* ---- layers with experts ---- */
 
 static osh_status experts_add_layer(osh_ctx *cx, osh_rewrites *p, const osh_reap *a,
                                     const osh_node *combine)
@@ -111,7 +112,7 @@ done:
     return rc;
 }
 
-/* ---- makes the checkpoint without the removed experts ---- */
+/* ---- checkpoint without the removed experts ---- */
 
 static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                  int64_t first, int64_t n)
@@ -130,8 +131,8 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    int64_t *by; // own [tensors of the source and added tensors]: argument `by` of
-                 // osh_checkpoint_hide
+    int64_t *by; // own [tensors of the source and added tensors]: index of the tensor that replaces
+                 // the tensor; argument `by` of osh_checkpoint_hide
     int64_t n;   // number of tensors of the source
     int n_rows;
 } renaming;
@@ -168,8 +169,9 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // the name has no number, so the
-                                                                   // tensor belongs to all experts
+    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // one tensor with the weights of
+                                                                   // all experts, because the name
+                                                                   // has no number
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
     if (at == n)

@@ -16,10 +16,10 @@ typedef struct osh_expert_layer {
 
 struct osh_experts {
     osh_expert_layer *layers; // own
-    int n, n_all, n_kept;     // n: layers with experts; n_all, n_kept: experts of each layer before
-                              // and after the removal
-    bool known;               // `kept` is final; if false, it has the first n_kept experts, so that
-                              // all sizes are right
+    int n, n_all, n_kept;     // n: number of layers with experts; n_all, n_kept: number of experts
+                              // of each layer before and after the removal
+    bool known;               // true if `kept` is final; false if `kept` has the first n_kept
+                              // experts, so that only sizes are right
     const char **dropped; // own [n_dropped]: views of the names of the removed tensors
     int n_dropped;
     struct osh_kept_rows *rows; // own: states of the virtual tensors of routers

@@ -1,16 +1,17 @@
 /* folds.c - finds the folds of a recipe, and registers factors when they are known. A mapping of
- * the recipe names a layer that gives factors (smooth layer) and the layers that take them (balance
- * layers). If the recipe has no mappings, they are inferred from the graph. */
+ * the recipe names a smooth layer, whose weights are divided by factors, and balance layers, whose
+ * weights are multiplied by the factors. If the recipe has no mappings, they are inferred from the
+ * graph. */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 
 #include <string.h>
 
-typedef struct found { // a mapping applied to one layer that gives factors
+typedef struct found { // a mapping, applied to one smooth layer
     const osh_modifier *m;
     int modifier, smooth;  // modifier: index in the recipe; smooth: index of the module of the
-                           // layer that gives factors
-    int *takes, n_takes;   // own: indices of the modules of the layers that take factors
+                           // smooth layer
+    int *takes, n_takes;   // own: indices of the modules of the balance layers
     /* Lists that all mappings share, so that a mapping does not search the whole model: */
     osh_span *inside;      // own [modules]: span of modules that contains all modules inside this
                            // one
@@ -43,7 +44,7 @@ static bool has_take(const found *f, int module)
     return false;
 }
 
-/* ---- checks of the graph ---- */
+/* ---- checks ---- */
 
 static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found *f,
                                 const osh_node *n)
@@ -72,8 +73,8 @@ static bool passes_on(const osh_node *n, int value)
            a->n_heads == a->n_kv_heads;
 }
 
-/* Checks that every node that reads the value takes the factors or passes them on to its output.
- * Sets reached[k] to true if module f->takes[k] reads the value. */
+/* Checks that every node that reads the value is a balance layer or passes the factors on to its
+ * output. Sets reached[k] to true if module f->takes[k] reads the value. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -115,7 +116,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     const osh_node *s = fold_node(p, f->smooth);
-    bool *reached = NULL; // own [n_takes]: true for modules that read the value
+    bool *reached = NULL; // own [n_takes]: true for balance layers that read the value
     const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
@@ -138,7 +139,7 @@ done:
     return rc;
 }
 
-/* ---- adds a fold ---- */
+/* ---- adding a fold ---- */
 
 /* Returns the scheme of a Linear of the graph; NULL: the Linear stays dense. */
 static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
@@ -183,8 +184,8 @@ done:
     return rc;
 }
 
-/* Makes sure that the cut keeps all layers of the fold in one subgraph: from the layer that gives
- * factors to the last layer that takes them. */
+/* Makes sure that the cut keeps all layers of the fold in one subgraph: from the smooth layer to
+ * the last balance layer. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -192,8 +193,8 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* For a fold whose factors are searched for: sets the value to observe to the input of the Linears,
- * and checks that the search supports their schemes. */
+/* For a fold whose factors are searched for: makes the input of the balance layers the value that
+ * is observed, and checks that the search supports the schemes of these layers. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
@@ -259,9 +260,9 @@ done:
     return rc;
 }
 
-/* True if the mapping is skipped, like in LLM Compressor's AWQ: no Linear that takes factors is
- * quantized, or the input of one has another width than the output of the layer that gives factors
- * (heads of queries that share heads of values). */
+/* True if the mapping is skipped, like in LLM Compressor's AWQ: no balance layer is quantized, or
+ * the input of a balance layer and the output of the smooth layer have different widths (queries
+ * that share heads of values). */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -295,13 +296,13 @@ done:
 
 /* ---- mappings of the recipe ---- */
 
-typedef struct balance { // matchers for the balance layers of a mapping
+typedef struct balance { // matchers of names, one for each balance layer of a mapping
     osh_matcher **of; // own
     size_t n;
 } balance;
 
 /* Sets f->hits to true for the modules inside module `scope` (-1: all modules) that match a balance
- * layer. *all: true if each balance layer matches a module. */
+ * layer of the mapping. Sets *all to true if each balance layer matches a module. */
 static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
                                const balance *b, int scope)
 {
@@ -464,10 +465,10 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
     }
 }
 
-/* Infers mappings: a norm gives factors if only Linears read its output, in every layer that has a
- * norm of this name. A norm before experts is not used, because one factor for all experts does
- * more harm than good (LLM Compressor does not use it either). In such a model, norms of this name
- * before dense MLPs are not used either. */
+/* Infers mappings: a norm is a smooth layer if only Linears read its output, in every layer that
+ * has a norm of this name. A norm before experts is not used, because one factor for all experts
+ * does more harm than good (LLM Compressor does not use it either). In such a model, norms of this
+ * name before dense MLPs are not used either. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;

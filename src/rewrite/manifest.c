@@ -15,8 +15,9 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own [source tensors]: index of the Linear that replaces the tensor; -1:
-                        // none; BESIDE: a learned bias, which is written with its Linear
+    int64_t *at_linear; // own [source tensors]: index of the Linear whose tensors replace the
+                        // source tensor; -1: none; BESIDE: the tensor is a learned bias, which is
+                        // written with its Linear
 } builder;
 enum { BESIDE = -2 };
 
@@ -248,7 +249,7 @@ static int assign_shards(osh_manifest *p)
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **part = NULL; // own: pointers to entries
+    osh_st_entry **part = NULL; // own: pointers to the shard's tensors
     osh_shard *sh = &p->shards[s];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;
@@ -305,7 +306,7 @@ void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match)
     p->n_out = 0, p->n_shards = 0;
 }
 
-/* ---- fates: quantized, copied or changed ---- */
+/* ---- fates of source tensors ---- */
 
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
 {
@@ -319,7 +320,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Skips tensors that are computed, and the weight of an untied head. */
+        /* Skips tensors that are not in the source under this name: computed tensors, and the
+         * weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);
@@ -331,7 +333,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
         if (f[s] == OSH_FATE_NONE && !osh_checkpoint_is_kept(p->in->ck, s))
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s is neither quantized nor copied, and no rule drops it",
                      p->in->ck->tensors[s].e->name);
-    *out = f, f = NULL; // give
+    *out = f, f = NULL; // passes ownership
 done:
     osh_free(cx, f);
     return rc;

@@ -1,5 +1,5 @@
 /* manifest.h - lists the tensors of the output (name, dtype, shape, file and offset), and finds the
- * fate of every source tensor: quantized, copied or changed. */
+ * fate of every source tensor (quantized, copied or changed). */
 #ifndef OSH_MANIFEST_H
 #define OSH_MANIFEST_H
 #include "rewrite/rewrites.h"
@@ -7,8 +7,8 @@
 typedef struct osh_out_tensor {
     int64_t source;   // index of the source tensor that is copied to the output tensor; -1: the
                       // output tensor belongs to a Linear
-    int linear, leaf; // if source is -1: index of the Linear; index of the tensor among the
-                      // Linear's tensors
+    int linear, leaf; // if `source` is -1, the index of the Linear, and the index of the tensor
+                      // among the output tensors of the Linear
     int shard;
 } osh_out_tensor;
 
@@ -38,7 +38,7 @@ typedef struct osh_manifest {
 
 /* Sets all members of p and the output tensors of each Linear. */
 osh_status osh_plan_manifest(osh_ctx *cx, osh_manifest *p, osh_matching *match);
-/* Frees the lists of output tensors, for a survey, which has no output. */
+/* Frees the lists of output tensors, for a survey, which measures losses and writes no output. */
 void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match);
 static inline bool osh_is_tuned(const osh_manifest *p, int64_t tensor)
 {

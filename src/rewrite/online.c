@@ -16,7 +16,7 @@ typedef struct finding {
 } finding;
 
 /* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`; -1: none. All
- * modules of a group store equal matrices, so any of them may be used. */
+ * modules of a group store equal matrices, so the first match is used. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -70,8 +70,8 @@ done:
     return rc;
 }
 
-typedef struct placing { // a group of transform_config at one position (input, output, queries,
-                         // keys)
+typedef struct placing { // a group of transform_config, and one position where it acts: input,
+                         // output, queries or keys
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
@@ -212,7 +212,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         osh_rotate_attr *at = NULL; // own
         OSH_NEW(cx, at, 1);
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
-        list[i].attr = at; // give
+        list[i].attr = at; // passes ownership
     }
     rc = osh_graph_insert(cx, g, list, o->n_turns); // also frees insertions that were not used
 done:

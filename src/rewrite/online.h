@@ -6,25 +6,26 @@
 #include "graph/graph.h"
 #include "quant/transform.h"
 
-typedef struct osh_online_matrix { // a matrix; all modules with the same group, position and size
-                                   // share it
+typedef struct osh_online_matrix { // a rotation matrix, shared by all modules with the same group,
+                                   // position and size
     int group;
     osh_q_place at;
     char *name;       // own: name of the tensor with the matrix, under the first module that uses
-                      // it: "model.layers.0.mlp.down_proj.R4_input.weight"
+                      // it, such as "model.layers.0.mlp.down_proj.R4_input.weight"
     osh_rotation r;   // own: the computed matrix; r.n is 0 if the matrix is a tensor of the
                       // checkpoint
-    int64_t n, tensor; // n: rows and columns; tensor: index in the checkpoint, -1: none, or not
-                       // needed
+    int64_t n, tensor; // n: number of rows and of columns; tensor: index of the matrix in the
+                       // checkpoint, -1: none, or not needed
 } osh_online_matrix;
 typedef struct osh_online_turn { // a rotation of an input or output of a node
-    int node, in, matrix; // indices of the node and of the matrix; in: index of the rotated input:
-                          // 0, or 1 for the keys of an attention
+    int node, in, matrix; // node, matrix: indices; in: index of the rotated input of the node (0,
+                          // or 1 for the keys of an attention)
     bool output, transposed;
 } osh_online_turn;
 typedef struct osh_online {
     osh_online_matrix *matrices; // own
-    osh_online_turn *turns;      // own, sorted by node; inputs of a node before its output
+    osh_online_turn *turns;      // own: the rotations, sorted by node; rotations of a node's inputs
+                                 // are before that of its output
     int n_matrices, n_turns;
 } osh_online;
 

@@ -34,7 +34,8 @@ done:
     return rc;
 }
 
-/* True if --calib-passthrough selects the op. The last item with the name of the op decides. */
+/* True if --calib-passthrough selects the op. If several items of the option name the op, the last
+ * one decides. */
 static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
@@ -46,7 +47,7 @@ static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
     return on;
 }
 
-/* True if the subgraph computes the value or has it as an input. */
+/* True if the subgraph computes or reads the value. */
 static bool value_is_there(const osh_rewrites *p, const osh_subgraph *s, int value)
 {
     int producer = p->in->graph->values[value].producer;

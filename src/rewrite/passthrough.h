@@ -9,8 +9,8 @@
 
 typedef struct osh_inherit { // a value that uses the range of another value
     int linear;
-    int k;           // index of the range, below OSH_RANGED
-    int value, from; // `from` is observed instead of `value`
+    int k;           // index of the Linear's range (0 <= k < OSH_RANGED)
+    int value, from; // indices of graph values: `from` is observed instead of `value`
 } osh_inherit;
 /* Sets p->inherits, and the observed values of the Linears. Called after Linears are assigned to
  * subgraphs. */

@@ -39,7 +39,7 @@ static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_no
                     t->m->type->name, turning_module(t, n), n->op->name, why);
 }
 
-/* ---- finds the residual stream ---- */
+/* ---- the residual stream ---- */
 
 static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
 
@@ -102,7 +102,7 @@ done:
     return rc;
 }
 
-/* ---- registers changes of weights ---- */
+/* ---- changes of weights ---- */
 
 static osh_status rotation_add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
 {
@@ -210,7 +210,7 @@ done:
     return rc;
 }
 
-/* ---- makes the matrices ---- */
+/* ---- matrices ---- */
 
 int64_t osh_head_dim(const osh_graph *g)
 {
@@ -254,10 +254,10 @@ done:
     return rc;
 }
 
-/* ---- checks and prepares the model ---- */
+/* ---- checks and preparation ---- */
 
-/* Fails if the source has a weight that no node of the graph uses (a tower, a head that predicts
- * further tokens), because its module may read the residual stream. */
+/* Fails if the source has a weight that no node of the graph uses (such as a vision tower, or a
+ * head for multi-token prediction), because its module may read the residual stream. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;

@@ -11,7 +11,7 @@
  *     q -> q M, k -> k M; q k^T is unchanged
  *
  * A norm without a weight is the same for h and h M, so the weight of the norm is moved into its
- * readers. A tied head gets a weight of its own. Any other reader or writer of h is an
+ * readers. A tied head gets a weight of its own. Any other module that reads h or adds to h is an
  * error that names the module. */
 #ifndef OSH_ROTATIONS_H
 #define OSH_ROTATIONS_H
@@ -19,7 +19,7 @@
 #include "rewrite/rewrites.h"
 
 struct osh_rotated {
-    osh_rotation *of; // own [n]: R1 and R2, as far as the recipe has them
+    osh_rotation *of; // own [n]: the rotations R1 and R2 of the recipe; the recipe may lack either
     const char *names[2];
     int n;
     int n_weights;    // number of weights that R1 and R2 change
@@ -27,7 +27,8 @@ struct osh_rotated {
                                  // runs; empty: none
     osh_online online;           // own: nodes of the graph for the rotations that act while the
                                  // model runs
-    bool untied;      // the source ties the head, the output does not
+    bool untied;      // true if the head is tied to the embedding in the source, but not in the
+                      // output
 };
 /* Sets p->rotated, and registers the changes of weights. Needs recipe and graph; may replace the
  * graph. */

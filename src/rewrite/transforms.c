@@ -37,7 +37,7 @@ static osh_status target_add(osh_ctx *cx, osh_strs *to, const char *module)
     char **grown = osh_realloc(cx, to->items, (to->n + 1) * sizeof *grown);
     if (!grown) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
     to->items = grown;
-    grown[to->n++] = name, name = NULL; // give
+    grown[to->n++] = name, name = NULL; // passes ownership
 done:
     osh_free(cx, name);
     return rc;
@@ -166,7 +166,7 @@ static void grouping_mark_nodes(grouping *d)
     }
 }
 
-/* ---- checks that loaders can apply the rotations ---- */
+/* ---- checks ---- */
 
 static osh_status turn_refuse(osh_ctx *cx, const grouping *d, const osh_online_turn *t,
                               const char *why)
@@ -246,7 +246,7 @@ done:
     return rc;
 }
 
-/* ---- adds tensors with the matrices ---- */
+/* ---- tensors with the matrices ---- */
 
 static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                    int64_t first, int64_t n)

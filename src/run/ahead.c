@@ -1,5 +1,5 @@
-/* ahead.c - reads the next weight on a thread. The thread begins to read a weight when the caller
- * has taken the weight before it, so at most two weights are in memory. */
+/* ahead.c - prefetches weights on a thread. The thread begins to read weight i + 1 when the caller
+ * has taken weight i, so at most two weights are in memory. */
 #include "run/ahead.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ osh_status osh_linear_read(osh_ctx *cx, osh_tensor **w, const osh_budget *p, int
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     OSH_TRY(osh_tensor_new(cx, &new, p->match->linears[linear].dtype, 2, t->e->shape));
     OSH_TRY(osh_checkpoint_read(cx, new->data, p->in->ck, t));
-    *w = new, new = NULL; // give
+    *w = new, new = NULL; // passes ownership
 done:
     osh_mem_use(cx, old);
     osh_tensor_free(cx, new);
@@ -92,7 +92,7 @@ osh_status osh_ahead_take(osh_ctx *cx, osh_ahead *a, int *linear, osh_tensor **w
     pthread_mutex_lock(&a->lock);
     while (!a->ready && !a->rc) pthread_cond_wait(&a->change, &a->lock);
     if (!(rc = a->rc)) {
-        *w = a->ready, a->ready = NULL; // give
+        *w = a->ready, a->ready = NULL; // passes ownership
         *linear = a->todo[a->taken++];
         pthread_cond_signal(&a->change);
     }

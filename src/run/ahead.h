@@ -1,5 +1,5 @@
-/* ahead.h - reads the weights of the Linears that are rounded without data, in the order of the
- * plan. While the caller works on a weight, a thread reads the next weight. */
+/* ahead.h - prefetches the weights of the Linears that are rounded without data, in the order of
+ * the plan. While the caller works on a weight, a thread reads the next weight. */
 #ifndef OSH_AHEAD_H
 #define OSH_AHEAD_H
 #include "output/emit.h"
@@ -7,7 +7,7 @@
 
 typedef struct osh_ahead osh_ahead;
 /* Makes a reader for the Linears that are not done in results [linears]. Starts a thread if the
- * plan reads weights in advance. p must outlive *out. */
+ * plan prefetches weights. p must outlive *out. */
 osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p,
                          const osh_result *results);
 /* Returns the next Linear and its weight *w (own, memory class OSH_MEM_DEVICE). *linear is -1 after

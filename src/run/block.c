@@ -9,11 +9,12 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    osh_linear_job *jobs; // own [n_learns], with own members
+    osh_linear_job *jobs; // own [n_learns]: one job for each Linear that learns; also owns the
+                          // members
     osh_tensor **dense;   // own [n_learns]: original weights
 } blocked;
 
-/* Reads a sample of a value from the store. Has the type of osh_block.rows. */
+/* Reads a sample of a value from the store. Callback for the member `rows` of osh_block. */
 static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;
@@ -30,7 +31,8 @@ static void blocked_step(osh_ctx *cx, void *user, int64_t t)
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps, 0);
 }
 
-/* Makes a job and a copy of the original weight for each Linear that learns. */
+/* Makes a job (arguments and results of a modifier for one Linear) and a copy of the original
+ * weight for each Linear that learns. */
 static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -57,9 +59,9 @@ done:
     return rc;
 }
 
-/* Turns the learned state of Linear k into codes and scales, and emits them. First restores the
- * original weight in memory, from which the error is computed. If s->in_memory is set, the weight
- * in memory is then the quantized weight. */
+/* Turns the learned state of Linear k into codes and scales, and passes them to the emitter, which
+ * writes them. First restores the original weight in memory, from which the error is computed. If
+ * s->in_memory is set, the weight in memory is then the quantized weight. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* coverage.c - counts the tokens that routers send to each expert. Each element of a router's
- * output [tokens, experts] that is not 0 is one such token. */
+/* coverage.c - counts the tokens that routers send to each expert. For each expert, counts the
+ * elements that are not 0 in the expert's column of a router's output [tokens, experts]. */
 #include "run/coverage.h"
 
 #include "ops/cuda/cuda.h"
@@ -30,7 +30,7 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p
                              (osh_where){NULL, OSH_LIFE_LONG}));
         r->tokens = r->count->all->data;
     }
-    *out = c, c = NULL; // give
+    *out = c, c = NULL; // passes ownership
 done:
     osh_coverage_free(cx, c);
     return rc;
@@ -45,7 +45,8 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
     osh_free(cx, c);
 }
 
-/* Adds the counts of a route on the GPU, which counts them: 4 bytes of each expert come back. */
+/* Adds the counts of a router's output `route` in GPU memory. The GPU counts; only 4 bytes for each
+ * expert are copied to the host. */
 static osh_status coverage_add_from_device(osh_ctx *cx, osh_tensor *count, const osh_tensor *route)
 {
     osh_status rc = OSH_OK;

@@ -3,7 +3,7 @@
 #define OSH_COVERAGE_H
 #include "budget/budget.h"
 
-typedef struct osh_router_tokens { // counts of the experts of one router
+typedef struct osh_router_tokens { // for one router: number of tokens of each expert
     int node, value;
     int64_t n_experts;
     osh_stat *count;             // own: statistic osh_stat_routes
@@ -13,7 +13,8 @@ typedef struct osh_router_tokens { // counts of the experts of one router
 typedef struct osh_coverage {
     osh_router_tokens *routers; // own
     int n;
-    int *router;         // own [graph values]: index in routers; -1: the value is no route
+    int *router;         // own [graph values]: index in `routers` of the router that computes the
+                         // value; -1: none
 } osh_coverage;
 /* Makes the counters. *out (own) is NULL if the graph has no router. */
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);

@@ -1,5 +1,5 @@
-/* datafree.c - rounds weights without data, tensor by tensor. This needs no graph, so it works for
- * any safetensors checkpoint.
+/* datafree.c - rounds weights without calibration data, tensor by tensor. This needs no graph, so
+ * it works for any safetensors checkpoint.
  *
  * Linears whose modifier works by rows are processed in bands (output/stream.h). The other Linears
  * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
@@ -10,9 +10,10 @@
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // true: each Linear is a step of the progress (pipeline datafree); false: all
-                      // Linears are one step
-    double work, all; // sums of osh_cost_of_linear: work: Linears that are done; all: all Linears
+    bool all_of_it;   // true if each Linear is a step of the progress (pipeline datafree); false if
+                      // all Linears are one step
+    double work, all; // sums of osh_cost_of_linear over the Linears that are done (work) and over
+                      // all Linears (all)
 } progress;
 
 static void datafree_count(osh_ctx *cx, progress *p, int linear)
@@ -33,8 +34,8 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
-/* Records a Linear that a stream has rounded, and shows the progress. Has the type of
- * osh_stream_job.finished. */
+/* Records a Linear that a stream has rounded, and shows the progress. Callback for the member
+ * `finished` of osh_stream_job. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;

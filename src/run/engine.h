@@ -12,23 +12,24 @@ typedef struct osh_engine {
     osh_run *r;
     const osh_budget *p;
     osh_weights *w;         // own
-    osh_lanes *lanes;       // own; NULL: no batch runs its samples in parallel, one on each thread
+    osh_lanes *lanes;       // own: data of the threads that each run one sample of a batch; NULL:
+                            // no batch runs its samples in parallel
     osh_batch *batch;       // own: batch of the current pass; between passes it has no values
     osh_acts *acts;         // own
     char *dir;              // own: directory of the store's files
-    osh_stats *stats;       // own: statistics that are collected at present; NULL: none
-    osh_folding *folding;   // own: statistics for factors that are collected at present; NULL: none
-    osh_prefetch *prefetch; // own: reader of the weights of the next visit; NULL: none
+    osh_stats *stats;       // own: statistics that are being collected; NULL: none
+    osh_folding *folding;   // own: statistics for factors that are being collected; NULL: none
+    osh_prefetch *prefetch; // own: prefetch of the weights of the next visit; NULL: none
     bool *in_memory;        // own [linears]: true if w has the solved weight of the Linear
-    bool *next;             // own [graph weights]: scratch: true for weights to load
+    bool *next;             // own [graph weights]: scratch, true for weights to load
     int64_t *copy_at;       // own [graph weights]: index of the output tensor that is a copy of the
                             // weight; -1: there is none
-    size_t missed;          // value of osh_arena_missed before the first visit
+    size_t missed;          // return value of osh_arena_missed before the first visit
     const osh_step *step;   // view: step of the current pass
     int index;              // index of the current visit
     int v0, v1;             // [v0, v1) contains all values of the current visit
     bool began;             // true after the visit has loaded its first weights
-    bool last;              // no later pass of the visit computes values of this pass again
+    bool last;              // true if no later pass of the visit computes values of this pass again
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)

@@ -10,8 +10,9 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    osh_stat *channels; // osh_stat_channel_range; for a search: osh_stat_channel_sum
-    osh_stat *squares;  // osh_stat_hessian for a search; NULL: no search
+    osh_stat *channels; // range of each channel (osh_stat_channel_range), or for a search the sum
+                        // of each channel (osh_stat_channel_sum)
+    osh_stat *squares;  // Hessian, for a search of factors; NULL: no search
     int64_t n_tokens;
 } seen;
 
@@ -55,7 +56,7 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, 
         if (!osh_fold_inside(p->schedule, r, &p->rewrites->folds[i])) continue;
         OSH_TRY(folding_begin(cx, f, i));
     }
-    *out = f, f = NULL; // give
+    *out = f, f = NULL; // passes ownership
 done:
     osh_folding_free(cx, f);
     return rc;
@@ -88,21 +89,22 @@ done:
     return rc;
 }
 
-/* ---- reads and changes weights in pieces, on all threads ---- */
+/* ---- parallel work on chunks of weights ---- */
 
 typedef struct piece_work {
     const osh_budget *p;
-    const osh_tensor *w;  // view; NULL: pieces are read from the checkpoint
+    const osh_tensor *w;  // view: the weight; NULL: chunks are read from the checkpoint
     int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
-    int64_t piece;        // elements of a piece: whole rows, or a part of a row that is too long
-    float *most;          // view: [threads, I] largest absolute values of the columns
-    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE] buffers for reading; unused if w is not
-                          // NULL
+    int64_t piece;        // number of elements of a chunk: whole rows, or a part of one row if a
+                          // row is larger than OSH_FOLD_PIECE
+    float *most;          // view [threads, I]: largest absolute value of each column
+    uint8_t *rooms;       // view [threads, OSH_FOLD_PIECE]: buffers for reading; unused if `w` is
+                          // not NULL
     osh_fold_rule rule;   // how factors are folded into w
 } piece_work;
 
-/* Reads elements [first, first + n) of a source tensor to `to`, with the known factors folded
- * in. */
+/* Reads elements [first, first + n) of a source tensor to the buffer `to`, with the known factors
+ * folded in. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -116,7 +118,7 @@ done:
 }
 
 /* Raises the elements of row `worker` of `most` to the largest absolute value of each column in a
- * piece. */
+ * chunk. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -162,7 +164,7 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
 /* Sets row 0 of `most` [threads, n] to the largest absolute value of each column over all weights
- * that take the factors. */
+ * that are multiplied by the factors. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {
@@ -214,14 +216,14 @@ done:
     return rc;
 }
 
-typedef struct source { // weights that a search reads; the pointers are views
+typedef struct source { // the weights that the search for factors reads; the pointers are views
     const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
 
-/* Reads rows [first, first + n) of the k-th weight that takes the factors. Has the type of
- * osh_search.rows. */
+/* Reads rows [first, first + n) of the k-th weight that is multiplied by the factors. Callback for
+ * the member `rows` of osh_search. */
 static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
                                    int64_t n)
 {
@@ -314,7 +316,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // the search is shown as a part of the solve, because it takes time
+    if (all > 0) // counts the search, which takes time, as a part of the solve phase
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {

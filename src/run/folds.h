@@ -7,7 +7,7 @@
 #include "budget/budget.h"
 #include "run/run.h"
 
-typedef struct osh_folding osh_folding; // statistics for the factors of a range
+typedef struct osh_folding osh_folding; // statistics for the factors of the folds in a range
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
 /* Adds a value of a batch to the statistics for factors. A hook of exec.h; `user` is an

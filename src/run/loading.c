@@ -1,8 +1,8 @@
 /* loading.c - loads the weights of a visit, and releases them after the visit.
  *
- * Weights are read from the checkpoint, or were read in advance (prefetch.h). A weight that stays
- * dense is also written to the output when it is loaded. The weight of a solved Linear is read from
- * the output. */
+ * Weights are read from the checkpoint, or were prefetched (prefetch.h). A weight that stays dense
+ * is also written to the output when it is loaded. The weight of a solved Linear is read from the
+ * output. */
 #include "run/engine.h"
 
 #include <string.h>
@@ -28,9 +28,9 @@ bool osh_engine_folded(const void *user, const osh_range *r)
 }
 
 typedef struct
-    first_look { // state of a walk that finds only the weights that a visit loads first
+    first_look { // state of osh_visit_walk when it finds only the weights that a visit loads first
     const osh_engine *e;
-    bool *want, seen; // want: view [graph weights]; seen: the first load was found
+    bool *want, seen; // want: view [graph weights]; seen: true if the first load was found
 } first_look;
 
 static osh_status first_look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
@@ -53,8 +53,7 @@ static bool first_look_folded(const void *user, const osh_range *r)
     return osh_engine_folded(((const first_look *)user)->e, r);
 }
 
-/* Begins to read in advance those weights that the next visit loads first and that are not in
- * memory. */
+/* Begins to prefetch the weights that the next visit loads first and that are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -75,7 +74,7 @@ done:
     return rc;
 }
 
-/* True if a Linear that uses this weight is still to be solved. */
+/* True if a Linear that uses this weight is not solved yet. */
 static bool engine_waits_for_solve(const osh_engine *e, int weight)
 {
     for (int i = osh_first_user(e->p->match, weight); i >= 0; i = osh_next_user(e->p->match, i))
@@ -104,7 +103,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: an earlier step loaded the weight
+    in_host = w->device ? w->host[weight] : w->w[weight]; // the loaded weight; NULL if an earlier
+                                                          // step loaded it
     /* A weight that changes is not copied: the output gets it after the factors are folded in. */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
@@ -137,7 +137,7 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
     OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t,
-                            NULL)); // NULL: no bias, because biases are not learned on a GPU
+                            NULL)); // NULL for the bias, because biases are not learned on a GPU
     OSH_TRY(osh_tensor_copy(cx, w, t));
 done:
     osh_tensor_free(cx, t);
@@ -193,8 +193,8 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // only the first load takes the weights of e->prefetch; a later prefetch
-                     // belongs to the next visit
+    if (!e->began) { // only the first load uses the prefetched weights; a later e->prefetch belongs
+                     // to the next visit
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

@@ -1,4 +1,4 @@
-/* made_up.c - fills values with random numbers of the counter RNG. */
+/* made_up.c - fills values of the activation store with random numbers of a counter-based RNG. */
 #include "run/made_up.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* narrow.c - rounds values to F16 on all threads. A value that is too large for F16 is an error,
- * because clipping it could change the chosen range. */
+ * because clipping the value can change the range that the observer chooses. */
 #include "run/narrow.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ osh_status osh_narrow(osh_ctx *cx, osh_tensor **out, const osh_tensor *x)
     OSH_TRY(osh_tensor_new(cx, &t, OSH_F16, x->ndim, x->shape));
     narrowing w = {x, t};
     OSH_TRY(osh_parallel_for(cx, (osh_tensor_numel(x) + PIECE - 1) / PIECE, narrow_piece, &w));
-    *out = t, t = NULL; // give
+    *out = t, t = NULL; // passes ownership
 done:
     osh_tensor_free(cx, t);
     return rc;

@@ -1,4 +1,4 @@
-/* narrow.h - rounds values to F16 for --calib-cache disk_f16. */
+/* narrow.h - rounds activations to F16 for --calib-cache disk_f16. */
 #ifndef OSH_NARROW_H
 #define OSH_NARROW_H
 #include "tensor/tensor.h"

@@ -1,17 +1,18 @@
 /* pace.c - estimates the time that a run still needs.
  *
- *   eta = sum over phases of left (spent + prior all_spent / all_finished) / (finished + prior)
+ *   eta = sum over phases of left * (spent + prior all_spent / all_finished) / (finished + prior)
  *
- * left, finished: work; spent: seconds; prior = trusted (left + finished). The formula assumes that
- * the work left in a phase is done at the speed of that phase so far. For a phase with little
- * finished work, the formula mixes this speed with the speed of all phases together. */
+ * left, finished: work of a phase; spent: seconds; prior = trusted (left + finished); all_: sum
+ * over all phases. The formula assumes that the work left in a phase is done at the speed of that
+ * phase so far. For a phase with little finished work, the formula mixes this speed with the speed
+ * of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>
 
 static const double window_s = 5;   // tokens per second are measured over this number of seconds
-static const double trusted = 0.02; // finished fraction of a phase at which its own speed and the
-                                    // speed of all phases have the same weight
+static const double trusted = 0.02; // finished fraction of a phase at which the speeds of the phase
+                                    // and of all phases have equal weights
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {
@@ -44,8 +45,9 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
     if (phase_is_pass(phase)) {
         bool brief =
-            pace->n_ring < 2 && pace->pass_clock > 0; // the previous pass was too short to measure,
-                                                      // so all passes count
+            pace->n_ring < 2 && pace->pass_clock > 0; // true if the previous pass was too short to
+                                                      // measure, so that the mean speed of all
+                                                      // passes is used
         pace->tokens_per_s =
             brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
         pace->n_ring = 0;

@@ -9,7 +9,7 @@
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
-    double behind[OSH_N_PHASES];   // work of the subgraphs that run after the current one
+    double behind[OSH_N_PHASES];   // sum of the work of the subgraphs after the current one
     double at[OSH_N_PHASES];       // finished fraction of each phase of the current subgraph
     double spent[OSH_N_PHASES];    // seconds spent in each phase
     double finished[OSH_N_PHASES]; // work that was done in the seconds of `spent`
@@ -20,12 +20,13 @@ typedef struct osh_pace {
                          // counts for the second phase
     double entered;      // osh_now at the beginning of the phase, without the loading before it
     double share, fraction;          // share: fraction of the phase that osh_pace_begin has begun;
-                                     // fraction: finished fraction of the share
+                                     // fraction: finished fraction of that share
     double pass_clock;               // seconds spent in passes
-    struct { double clock; int64_t tokens; } ring[32]; // latest steps of the current pass
+    struct { double clock; int64_t tokens; } ring[32]; // times and tokens of the latest steps of
+                                                       // the current pass
     int n_ring;
-    int64_t tokens;      // tokens of all passes
-    double tokens_per_s; // speed in the previous pass
+    int64_t tokens;      // number of tokens of all passes
+    double tokens_per_s; // tokens per second in the previous pass
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
@@ -33,8 +34,8 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
  * whole phase begins, and all earlier phases of the subgraph are finished. share < 1: this fraction
  * of the phase begins; the parts of a phase may come in any order. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
-/* Records a step. fraction: finished fraction of the share. n_tokens: tokens since the last
- * step. */
+/* Records a step. fraction: finished fraction of the share that was given to osh_pace_begin.
+ * n_tokens: tokens since the last step. */
 void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now);
 void osh_pace_end(osh_pace *pace, double now);
 /* Returns the estimated seconds that the run still needs; <= 0: not known, or the run is at its

@@ -1,5 +1,5 @@
-/* prefetch.c - reads the weights of the next visit on one thread. More threads would not be faster,
- * because the file system also reads in advance. */
+/* prefetch.c - reads the weights of the next visit on one thread. More threads are not faster,
+ * because the file system also prefetches. */
 #include "run/prefetch.h"
 
 #include <pthread.h>
@@ -18,8 +18,9 @@ struct osh_prefetch {
     const osh_checkpoint *ck; // view
     int w0, w1;               // [w0, w1) contains the weights of the visit
     bool *want;               // own [w1 - w0]: true for weights to read
-    osh_weights *w; // own: w->host: weights that were read; w->w: their blocks on the GPU
-    osh_device *device;       // view; NULL: no blocks on a GPU
+    osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
+    osh_device *device;       // view: GPU to which the weights are copied; NULL: the weights are
+                              // only read to host memory
     pthread_t thread;
     bool running;
     _Atomic bool stop;
@@ -123,8 +124,8 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
     for (int i = f->w0; i < f->w1; i++) {
         osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
         if (!*from || w->w[i] || *to) continue;
-        *to = *from, *from = NULL; // give
-        w->w[i] = w->device ? f->w->w[i] : *to, f->w->w[i] = NULL; // give
+        *to = *from, *from = NULL; // passes ownership
+        w->w[i] = w->device ? f->w->w[i] : *to, f->w->w[i] = NULL; // passes ownership
         if (w->device) continue;
         osh_mem_move(cx, w->w[i]->data, OSH_MEM_DEVICE);
         osh_mem_move(cx, w->w[i], OSH_MEM_DEVICE);

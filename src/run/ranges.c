@@ -27,7 +27,7 @@ osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, co
     r->plan = p, r->v0 = of->v0, r->v1 = of->v1;
     OSH_NEW(cx, r->first, r->v1 - r->v0);
     OSH_NEW(cx, r->all, n);
-    *out = r, r = NULL; // give
+    *out = r, r = NULL; // passes ownership
 done:
     osh_ranges_free(cx, r);
     return rc;
@@ -101,7 +101,8 @@ done:
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-/* Writes the ranges of the heads for a sample to the sample's columns of x->rows. */
+/* Writes the ranges of all heads for one sample to x->rows[0, sample * heads + head] (smallest) and
+ * x->rows[1, ...] (largest). */
 static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
                                const osh_tensor *rows, int64_t sample)
 {

@@ -1,8 +1,8 @@
 /* ranges.h - observes the ranges of values that need static scales (osh_linear.ranged): inputs and
  * outputs of Linears, keys, values and queries. First the range of each sample is collected
  * (osh_stat_sample_ranges). When the ranges of all samples are complete, they update an observer in
- * the order of the samples. Some observers read each sample twice. Linears that read the same value
- * share a range if they observe it in the same way. */
+ * the order of the samples. Two-pass observers read each sample twice. Linears that read the same
+ * value share a range if they observe it in the same way. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
@@ -15,9 +15,8 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Adds samples of a value; look.first_sample is the first one. once: also updates observers that
- * read values only once. again: this is the second reading by observers that read each sample
- * twice. */
+/* Adds samples of a value, beginning with sample look.first_sample. once: true if one-pass
+ * observers are also updated. again: true in the second pass of two-pass observers. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;
@@ -35,7 +34,7 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
  * has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Sets *out (own) to the data for osh_linear_job.cache: scales and zero points of keys, values,
- * queries and of the Linear's output; NULL: the Linear has none. */
+/* Sets *out (own) to the data for the member `cache` of osh_linear_job: scales and zero points of
+ * keys, values, queries and of the Linear's output; NULL: the Linear has none. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -15,18 +15,19 @@ typedef struct osh_run {
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
-    bool learning; // the current solve learns codes by gradients
+    bool learning; // true if the current solve learns codes by gradients
     double lost,
-        lost_nearest; // sums over the solved Linears of the subgraph: lost: objective of the solve;
-                      // lost_nearest: objective of rounding to nearest
+        lost_nearest; // sums over the solved Linears of the subgraph. lost: objective (error) of
+                      // the solve. lost_nearest: objective of rounding to nearest
     osh_pace pace; // own
-    osh_coverage *coverage; // own; NULL: the model has no routers
+    osh_coverage *coverage; // own: counts of the tokens of each expert; NULL: the model has no
+                            // routers
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
-    bool entered;         // a subgraph was begun in this process
-    bool profiling;       // this run has started the profile, and stops it
-    bool logging;         // this run has opened the log file, and closes it
-    osh_cuda_mark *phase_begin; // own: with a GPU: time mark at the beginning of the current phase
+    bool entered;         // true after this process has begun a subgraph
+    bool profiling;       // true if this run has started the profile, and must stop it
+    bool logging;         // true if this run has opened the log file, and must close it
+    osh_cuda_mark *phase_begin; // own, with a GPU: CUDA event at the beginning of the current phase
     double device_seconds[OSH_N_PHASES]; // seconds of each phase, measured by the GPU
 } osh_run;
 
@@ -34,7 +35,7 @@ typedef struct osh_run {
 /* track.c: opens the log file and starts the profile if options ask for it. Called before the plan
  * is made. */
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
-/* Begins the time estimate, and the samples of GPU memory. Opens the log file in the output
+/* Begins the time estimate, and the measurement of GPU memory. Opens the log file in the output
  * directory if no other log file is open. Called after plan and emitter are made. */
 osh_status osh_run_start(osh_ctx *cx, osh_run *r);
 /* Begins a new time estimate for another traversal, after r->budget was set. */
@@ -47,8 +48,8 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
 /* Begins the fraction `share` of a phase (osh_pace_begin), otherwise like osh_run_begin. */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
-/* Shows the progress. fraction: finished fraction of the phase, or of the share that was begun.
- * n_tokens: tokens that ran through the model since the last step. */
+/* Shows the progress. fraction: finished fraction of the phase, or of the `share` that was begun.
+ * n_tokens: number of tokens that ran through the model since the last step. */
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress line shows. */
@@ -60,27 +61,27 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
  * --checkpoint for the subgraph. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
-typedef struct osh_solving { // subgraphs whose statistics are complete
+typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose statistics are complete
     int first, n;     // subgraphs [first, first + n)
     osh_stats *stats; // view
     osh_weights *w;   // view
-    bool apart;       // small Linears are solved in parallel; the plan has memory for this
+    bool apart;       // true if small Linears are solved in parallel, for which the plan has memory
     bool *in_memory;  // view [linears]: set to true if `w` has the solved weight; NULL: `w` must
                       // not change
 } osh_solving;
 
-/* Solves and emits those Linears of the subgraphs that are not done and whose statistics were
- * collected. */
+/* Solves, and passes to the emitter, those Linears of the subgraphs that are not done and whose
+ * statistics were collected. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* block.c: learns and emits the Linears of a subgraph that learn from the output of a block
- * (schedule/blocks.h). */
+/* block.c: learns the codes of those Linears of a subgraph that learn from the output of a block
+ * (schedule/blocks.h), and passes the codes to the emitter. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Gives the result of a Linear to the emitter, and records it in r->results. stats NULL: the Linear
- * needs no data. */
+/* Passes the result of a Linear to the emitter, which writes it, and records it in r->results.
+ * stats NULL: the Linear needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
-/* Rounds and emits a Linear that needs no data. Frees the weight and sets *w to NULL. After a
- * failure, *w is NULL or still belongs to the caller. */
+/* Rounds a Linear that needs no data, and passes the result to the emitter. Frees the weight and
+ * sets *w to NULL. After a failure, *w is NULL or still belongs to the caller. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);

@@ -1,5 +1,5 @@
-/* sequential.c - calibrates with swapped loops: for each subgraph, for each batch. schedule/visit.c
- * walks through the steps of a subgraph; this file executes them.
+/* sequential.c - calibrates with the loop over subgraphs outside of the loop over batches.
+ * schedule/visit.c walks through the steps of a subgraph; this file executes them.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
@@ -106,7 +106,7 @@ static int64_t visit_number(const osh_budget *p, int visit)
 }
 
 /* Returns a number (for osh_acts_stage) that identifies the pass in which a visit stores values.
- * `last`: the values are final, and later visits read them. */
+ * `last`: true if the values are final, so that later visits read them. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
@@ -116,9 +116,10 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    bool last = e->last || p->in->graph->values[value].quantized >= 0; // values of the original
-                                                                       // model are computed only
-                                                                       // once, so they are final
+    bool last = e->last || p->in->graph->values[value].quantized >= 0; // true if the value is
+                                                                       // final; a value of the
+                                                                       // original model is computed
+                                                                       // only once
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
@@ -140,8 +141,8 @@ done:
     return rc;
 }
 
-/* Asks the store to read in advance the values of the batches that follow batch k. Each batch is
- * requested once. */
+/* Asks the store to prefetch the values of the batches after batch k. Each batch is requested
+ * once. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
@@ -334,12 +335,12 @@ static bool values_are_on_disk(const osh_budget *p)
 }
 
 /* Ends a visit. Syncs the values that later visits read, writes the record of the subgraph, and
- * then drops all other values. did: the visit has solved or folded something. */
+ * then drops all other values. did: true if the visit has solved a Linear or computed factors. */
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: keep [v1 - v0]: true for values that
+    bool disk = values_are_on_disk(e->p), *keep = NULL; // own, keep [v1 - v0]: true for values that
                                                         // later visits read
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {

@@ -1,6 +1,6 @@
-/* solve.c - solves Linears: turns complete statistics into codes, and gives the codes to the
- * emitter. One call of a modifier solves all Linears that have the same input and modifiers
- * (schedule/calls.h). */
+/* solve.c - solves Linears: computes codes from complete statistics, and passes the codes to the
+ * emitter, which writes them. One call of a modifier solves all Linears that have the same input
+ * and modifiers (schedule/calls.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +45,8 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // the error is relative to the weight before
-                                                       // pruning
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes the error relative to the weight
+                                                       // before pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
@@ -57,14 +57,14 @@ done:
     return rc;
 }
 
-typedef struct sink { // gives the results of a group of Linears to the emitter
+typedef struct sink { // passes the results of a group of Linears to the emitter
     osh_run *r;
     const osh_solving *s;
     const osh_linear_job *jobs; // view
     const int *which;           // view: index of the Linear of each job
 } sink;
 
-/* Gives a complete job to the emitter. Has the type of osh_linear_job.done. */
+/* Passes the result of a job to the emitter. Callback for the member `done` of osh_linear_job. */
 static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -82,8 +82,8 @@ static bool linear_has_result(const void *user, int linear)
     return ((const osh_run *)user)->results[linear].done;
 }
 
-/* Called if there are no weights for channels, because all inputs of the Linear were 0 or no token
- * ran. If the observer needs such weights, fails (strict) or warns. */
+/* Called if the importance of the input channels is not known, because all inputs of the Linear
+ * were 0 or no token ran. If the observer needs the importance, fails (option strict) or warns. */
 static osh_status importance_missing(osh_ctx *cx, const osh_linear_job *j)
 {
     const osh_q_args *a = &j->scheme->weights;
@@ -106,7 +106,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
 }
 
 typedef struct pruned { // pruned weights, which are kept until the quantizer has read them
-    osh_tensor *w;      // own [n]; w[k].data is NULL if the weight was pruned in place
+    osh_tensor *w;      // own [n]: pruned weight of each job; data is NULL if the weight was pruned
+                        // in place
     int n;
 } pruned;
 
@@ -186,11 +187,11 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
     return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
 }
 
-typedef struct group { // Linears that are solved in one call
+typedef struct group { // group: the Linears that one call of a modifier solves together
     osh_call call;        // own
-    int first;            // index of the first Linear of the call
+    int first;            // index of the first Linear of the group
     osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
-    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later call
+    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later group
                           // needs h and d
     float *importance;    // own
     pruned x;             // own
@@ -207,8 +208,8 @@ static void solve_group_deinit(osh_ctx *cx, group *g)
     *g = (group){0};
 }
 
-/* Makes the group of the Linears that are solved in one call with linears[first]. The caller frees
- * it with solve_group_deinit, also after a failure. */
+/* Makes the group of the Linears that the modifier solves together with linears[first]. The caller
+ * frees it with solve_group_deinit, also after a failure. */
 static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
                                    int first)
 {
@@ -313,8 +314,9 @@ static void solve_group_move(group *to, group *from)
 _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
 typedef struct
-    window { // groups that are solved in parallel, one on each thread, or in one call on the GPU
-    group *of;            // own [most]; the first n groups wait to be solved
+    window { // groups that wait to be solved in parallel: one on each thread, or all in one call on
+             // the GPU
+    group *of;            // own [most]: groups; the first n wait to be solved
     int n, most;
     int64_t all, largest; // number of weights of all waiting groups; number of weights of the
                           // largest group
@@ -354,7 +356,7 @@ done:
     return rc;
 }
 
-/* Solves all waiting groups. budget/simulate_solve.c counts the memory of these steps. */
+/* Solves all waiting groups. budget/simulate_solve.c predicts the memory for this. */
 static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
@@ -405,8 +407,8 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
     bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // true: the group is solved alone, because it runs on the GPU
-                                     // or uses several threads
+                                  1; // true if the group is solved alone, because it runs on the
+                                     // GPU or uses several threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -445,8 +447,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->learning |= p->in->recipe->modifiers[l->modifier].type->learns != NULL;
     }
     double share =
-        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // fraction of the phase; below 1 in
-                                                            // rounds and segments
+        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // share: fraction of the phase; below 1
+                                                            // if the visit has rounds or segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {

@@ -22,9 +22,8 @@ typedef struct sums {     // statistics of a value; the pointers are own
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: observers that read each value
- * twice, which now read it for the first time. LOOK_KEPT: these observers, which now read the
- * stored value for the second time. */
+/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: two-pass observers, in their
+ * first pass. LOOK_KEPT: two-pass observers, in their second pass over the stored values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -33,14 +32,15 @@ struct osh_stats {
     sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
     int first, n;         // subgraphs [first, first + n)
-    bool same;            // osh_pass.same of the subgraph
-    bool *kept, *again;   // own [graph values]: true for values that observers read twice. kept:
-                          // the value is stored between the two readings; again: the value is
-                          // computed again, or read again from the store of values
+    bool same;            // true if inputs and observed values are equal to those in the original
+                          // model (member `same` of osh_pass)
+    bool *kept, *again;   // own [graph values]: true for values of two-pass observers. kept: the
+                          // value is stored between the two passes; again: the value is computed
+                          // again, or read again from the activation store
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
-    osh_acts *looks;      // own: store for values between the two readings of an observer; NULL:
-                          // none
-    look look;            // observers that get the values which are added at present
+    osh_acts *looks;      // own: store for values between the two passes of two-pass observers;
+                          // NULL: none
+    look look;            // observers that get the values that are now added
 };
 
 /* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
@@ -128,8 +128,7 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    /* The unit of reading in advance is one sample, because the second reading is sample by
-     * sample. */
+    /* Prefetches single samples, because the second pass of observers reads sample by sample. */
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders));
 done:
     return rc;
@@ -179,7 +178,7 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     double all = 0;
     *out = NULL;
     for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
-    if (!(all > 0)) goto done; // no tokens ran, or all values were 0
+    if (!(all > 0)) goto done; // *out stays NULL: no tokens ran, or all values were 0
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
@@ -201,8 +200,8 @@ done:
     return rc;
 }
 
-/* Returns osh_linear.share of the Linears of these subgraphs that read the value and need a shift;
- * 1 if there is no such Linear. */
+/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
+ * shift; 1 if there is no such Linear. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -261,7 +260,7 @@ done:
     return rc;
 }
 
-/* Stores x for the second reading by observers, as F16 if the plan asks for it. */
+/* Stores x for the second pass of two-pass observers, as F16 if the plan asks for it. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {
@@ -298,8 +297,8 @@ static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const 
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    /* The argument -1 (no original value) is right, because the inputs of these experts are never
-     * compared (match/by_route.c). */
+    /* Argument `original` is -1 (none), because the inputs of these experts are never compared
+     * (match/by_route.c). */
     if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);
@@ -346,7 +345,8 @@ done:
     return rc;
 }
 
-/* Lets observers read the stored values a second time, sample by sample. Then frees the store. */
+/* Runs the second pass of two-pass observers over the stored values, sample by sample. Then frees
+ * the store. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

@@ -12,25 +12,26 @@ typedef struct osh_stats osh_stats; // statistics of the Linears of some subgrap
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
-const bool *osh_stats_wanted(const osh_stats *s); // view [graph values]: true for inputs whose
-                                                  // statistics are collected
-/* If observers read some values twice (schedule/looks.h), opens a store for these values. The new
+const bool *osh_stats_wanted(const osh_stats *s); // returns a view [graph values]: true for inputs
+                                                  // whose statistics are collected
+/* Opens a store for the values of two-pass observers (schedule/looks.h), if there are any. The new
  * store is for the same samples as the store `beside`. `dir`: directory of the files if the store
  * is on the disk. Called before values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
-/* If `first` is true, values that are added from now on go only to observers that read values
- * twice, as the first of the two readings (osh_step.first_look). */
+/* If `first` is true, values that are added after this call go only to two-pass observers, as their
+ * first pass (member `first_look` of osh_step). */
 void osh_stats_first_look(osh_stats *s, bool first);
 /* Adds a value of a batch to the statistics. A hook of exec.h; `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
-/* Completes the statistics after all samples were added. Observers read stored values a second
- * time, and ranges are copied from the GPU. */
+/* Completes the statistics after all samples were added. Two-pass observers read stored values a
+ * second time, and ranges are copied from the GPU. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: the sum is not
-                                                                       // collected
-/* Computes the weight of each channel: the mean square of the channel divided by the mean over all
- * channels. *out: own; NULL: no weights are needed, or all values are 0. */
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // returns a view; NULL: the
+                                                                       // sum is not collected
+/* Computes the importance of each channel: the mean square of the channel divided by the mean
+ * square of all channels. Sets *out (own) to NULL if no observer needs the importance, or all
+ * values are 0. */
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
 /* Frees the sums and ranges of a value. */
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);

@@ -30,8 +30,8 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes the record of the beginning ("Start") or end ("End") of a stage, the range of subgraphs
- * that a --checkpoint item names. */
+/* Writes to the profile that a stage begins (edge "Start") or ends ("End"). A stage is a range of
+ * subgraphs that an item of --checkpoint names. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -45,8 +45,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* If a resumed run begins with a later subgraph of the stage, the record "Start" is written
-         * there. */
+        /* If a resumed run begins inside of a stage, the record "Start" is written at the first
+         * subgraph that runs. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -67,7 +67,7 @@ static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph
 
 /* ---- begin and end of a run ---- */
 
-/* Gives the profile a text that tells runs of the same model apart: recipe or scheme, method,
+/* Sets the text by which the profile tells runs of the same model apart: recipe or scheme, method,
  * quality, pipeline, targets. */
 static osh_status profile_say_method(osh_ctx *cx, const osh_options *opt)
 {
@@ -107,7 +107,7 @@ done:
     return rc;
 }
 
-/* Subtracts the work that an earlier run has done from the costs of r->pace. */
+/* Subtracts the work that an earlier, interrupted run has done from the costs of r->pace. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -190,7 +190,8 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Records a time mark on the GPU. Ignores a failure, because the next use of the GPU reports it. */
+/* Records a CUDA event on the GPU. Ignores a failure, because the next use of the GPU reports
+ * it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;

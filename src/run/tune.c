@@ -1,5 +1,5 @@
 /* tune.c - tunes codes, scales and norms of the finished output, so that its predictions become
- * closer to those of the original model (learn/tune.h). If the predictions for held-out rows
+ * closer to those of the original model (learn/tune.h). If the predictions for held-out samples
  * improve, the tuned tensors replace those of the output. */
 #include <math.h>
 

@@ -15,8 +15,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: largest number of samples per thread, so that they fit in the caches. The widest
- * value of a batch has at most BATCH_BYTES bytes, or THREAD_BYTES for each thread if that is
+/* BATCH_LANES: largest number of samples per thread, such that they fit in the CPU's caches. The
+ * widest value of a batch has at most BATCH_BYTES bytes, or THREAD_BYTES for each thread if that is
  * more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
@@ -32,7 +32,7 @@ static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->in->data;
-    /* own [V]: last batch that has the token, counted from 1; 0: none */
+    /* own [V]: 1 + index of the last batch that contains the token; 0: none */
     int64_t *batch = NULL, V = p->in->graph ? p->in->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)

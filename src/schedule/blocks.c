@@ -22,7 +22,7 @@ static bool block_learns(const osh_schedule *p, const osh_linear *l)
     return l->node >= 0 && block_rule_of(p, l) && block_in_layer(p->in->graph, l->node);
 }
 
-/* ---- chooses the Linears that learn by block ---- */
+/* ---- Linears that learn by block ---- */
 
 static bool targets_are_layers(const osh_schedule *p)
 {
@@ -134,7 +134,7 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match)
     }
 }
 
-/* ---- describes the block of a range ---- */
+/* ---- the block of a range ---- */
 
 /* True if value v is an output of the block: a layer of the range computes it, solved weights
  * change it, and nodes after the block read it. */
@@ -237,8 +237,8 @@ const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of
     return &p->in->recipe->modifiers[p->match->linears[o->linears[0]].modifier];
 }
 
-/* Returns the operations for learning one Linear. Each step needs three matrix products: forward,
- * gradient of the input, gradient of the weight. */
+/* Returns the number of operations for learning one Linear. Each step needs three matrix products:
+ * forward, gradient of the input, gradient of the weight. */
 double osh_block_flops(const osh_schedule *p, const osh_linear *l)
 {
     const osh_block_rule *rule = block_rule_of(p, l);

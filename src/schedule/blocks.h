@@ -12,8 +12,8 @@
  * block if its modifier asks for it and nothing prevents it. Must be called before
  * osh_graph_add_original. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
-/* Finds the biases that are learned together with the weights of their Linears (out.bias; -1:
- * none). Also called for a plan that is not run. */
+/* Finds the biases that are learned together with the weights of their Linears (`out.bias` of the
+ * Linear; -1: none). Also called for a plan that is not run. */
 void osh_plan_biases(const osh_schedule *p, osh_matching *match);
 /* Sets target[v] to true for values of the original model that are targets of the block in range
  * r. */
@@ -22,7 +22,8 @@ void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
  * learning, because the recipe mixes them with the inputs of the quantized model. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
-typedef struct osh_block_of { // block of a range; owns all its lists
+typedef struct osh_block_of { // inputs, outputs and Linears of the block in a range; owns all its
+                              // lists
     osh_block b;
     bool *run;
     int *values;  // inputs of the block, then the compared values
@@ -33,7 +34,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
 /* Returns the modifier of the Linears that learn; all of them have the same modifier. */
 const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of *o);
-double osh_block_flops(const osh_schedule *p, const osh_linear *l); // Returns the floating-point
-                                                                    // operations for learning one
-                                                                    // Linear
+double osh_block_flops(const osh_schedule *p, const osh_linear *l); // Returns the number of
+                                                                    // floating-point operations for
+                                                                    // learning one Linear
 #endif

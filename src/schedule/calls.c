@@ -1,4 +1,4 @@
-/* calls.c - finds the Linears that are solved in one call. */
+/* calls.c - finds the Linears that one call of a modifier solves together. */
 #include "schedule/calls.h"
 
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
@@ -40,7 +40,7 @@ void osh_call_free(osh_ctx *cx, osh_call *c)
 
 size_t osh_call_bytes(int n_linears)
 {
-    const osh_call *c = NULL; // never read: only the sizes of its members are used
+    const osh_call *c = NULL; // never dereferenced, because only sizeof uses it
     return osh_mem_gross((size_t)n_linears * sizeof *c->which) +
            osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }

@@ -1,27 +1,27 @@
-/* calls.h - finds the Linears that are solved in one call: they read the same value and have the
- * same modifiers. The run and the plan use these functions. */
+/* calls.h - finds the Linears that one call of a modifier solves together: they read the same value
+ * and have the same modifiers. The run and the plan use these functions. */
 #ifndef OSH_CALLS_H
 #define OSH_CALLS_H
 #include "schedule/schedule.h"
 
 typedef struct osh_call {
     const osh_schedule *p; // view
-    osh_span of;       // Linears [of.first, of.end) are to be solved
+    osh_span of;       // Linears to be solved: [of.first, of.end)
     bool (*done)(const void *user, int linear);
     const void *user;  // view: argument of `done`
     bool on_card;
     int *which;        // own, result: [n] indices of the Linears of the call, ascending
     osh_linear_job *jobs; // own, result: [n] jobs; only members that the plan decides are set
-    int n, others;     // results: n: Linears of the call; others: unsolved Linears that read the
-                       // same value in other calls
+    int n, others;     // results. n: number of Linears of the call. others: number of unsolved
+                       // Linears of other calls that read the same value
 } osh_call;
 /* Finds the call of Linear `first`, for which c->done must be false. Frees the previous call of
  * c. */
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first);
-void osh_call_free(osh_ctx *cx, osh_call *c);                  // frees the lists; what the jobs own
-                                                               // belongs to the caller
-size_t osh_call_bytes(int n_linears); // Returns gross bytes of the lists for an input that
-                                      // n_linears read
+void osh_call_free(osh_ctx *cx, osh_call *c);                  // frees the lists, but nothing that
+                                                               // the jobs own
+size_t osh_call_bytes(int n_linears); // Returns the bytes of the lists, with the allocator's
+                                      // overhead, for an input that n_linears Linears read
 /* True if the call may be solved in parallel with other calls, one call on each thread. Requires
  * that the Linears of the call have only one modifier, and that no other call needs the Hessian. */
 bool osh_call_is_apart(const osh_call *c, int first);

@@ -36,8 +36,8 @@ static bool linear_changes(const osh_schedule *p, const osh_linear *l)
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* Sets changed[i] to true if this traversal changes the weight of node i and computes inputs of
- * later Linears with the new weight. */
+/* Sets changed[i] to true if this traversal (one forward computation of all samples) changes the
+ * weight of node i and computes inputs of later Linears with the new weight. */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -49,8 +49,9 @@ static void note_changed(const osh_schedule *p, bool *changed)
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
-    bool *changed = NULL, wanted = false; // own: [nodes of the graph]
-    int *moved = NULL;                    // own: [nodes of the graph]: new index of each node
+    bool *changed = NULL, wanted = false; // own [nodes of the graph]: true if this traversal
+                                          // changes the weight
+    int *moved = NULL;                    // own [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
@@ -98,7 +99,7 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
 }
 
 /* Sets l->share: the probability that an element of the input comes from the quantized model. All
- * Linears with the same statistic must have the same share. */
+ * Linears that share a statistic must have the same probability. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -125,8 +126,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    bool *changed = NULL, *compared = NULL; // own: changed [nodes of the graph]: true if the node
-                                            // has a new weight (note_changed); compared [linears]:
+    bool *changed = NULL, *compared = NULL; // own. changed [nodes of the graph]: true if the node
+                                            // has a new weight (note_changed). compared [linears]:
                                             // true if the Linear's input is compared
     int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
                        // changes the value

@@ -1,4 +1,4 @@
-/* looks.c - finds the values that observers read twice. */
+/* looks.c - finds the values that two-pass observers read. */
 #include "schedule/looks.h"
 #include "match/cache.h"
 #include "rewrite/passthrough.h"
@@ -57,8 +57,8 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
     for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
-    /* If both models have the same value, observers read the value of the original model, so this
-     * value is marked, too. */
+    /* If both models have the same value, observers read the value of the original model, so
+     * p->seen is also true for that value. */
     for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:

@@ -1,6 +1,7 @@
-/* looks.h - plans the two looks (readings) of observers that read each value twice
- * (osh_observer_twice): the first look counts values, the second look measures the loss of
- * rounding. Between the looks a value is kept in memory or on the disk, or it is computed again:
+/* looks.h - plans the two looks of two-pass observers (osh_observer_twice). A look is one pass of
+ * an observer over a value: the first look counts values in a histogram, the second look measures
+ * the loss of rounding. Between the looks a value is kept in memory or on the disk, or it is
+ * computed again:
  *
  *   ram, disk   pass: count, keep | read the kept values again, measure | solve
  *   recompute   pass that computes only these values: count | pass: measure | solve
@@ -13,12 +14,11 @@
 #include "schedule/range.h"
 
 const char *osh_look_name(osh_look l);
-bool osh_looks_twice(const osh_schedule *p); // true if some observer of the run reads each value
-                                             // twice
-/* Finds the values that observers read twice, for the Linears whose input is in `values` (NULL: all
- * Linears). Sets kept[v] to true for values that are kept between the two readings, and again[v] to
- * true for values that are computed or read again. Both lists are [graph values] or NULL; other
- * entries are unchanged. Returns true if an entry was set. */
+bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
+/* Finds the values that two-pass observers read, for the Linears whose input is in `values` (NULL:
+ * all Linears). Sets kept[v] to true for values that are kept between the two passes, and again[v]
+ * to true for values that are computed again, or read again from the store. Both lists are [graph
+ * values] or NULL; other entries are unchanged. Returns true if an entry was set. */
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
                   const bool *values);
 #endif

@@ -25,12 +25,12 @@ bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *
     return osh_fold_in(p, f, r->first_subgraph, r->n_subgraphs);
 }
 
-/* If `s` is the fold pass, sets want[w] to true for the weights that take factors. All passes of
- * the visit use these weights. */
+/* If `s` is the fold pass, sets want[w] to true for the weights that are multiplied by factors. All
+ * passes of the visit use these weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    bool whole = s->n == r->n_nodes; // if false, the step is a segment, and the fold reads the
-                                     // weights from the checkpoint
+    bool whole = s->n == r->n_nodes; // true if the step runs the whole range; if not, the fold
+                                     // reads the weights from the checkpoint
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;
              osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;

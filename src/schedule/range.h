@@ -4,16 +4,17 @@
 #define OSH_RANGE_H
 #include "schedule/schedule.h"
 
-typedef struct osh_range { // range of a visit: the nodes of a subgraph, or the whole graph if the
-                           // pipeline is basic
+typedef struct osh_range { // range of a visit (the work on one subgraph): the nodes of the
+                           // subgraph, or the whole graph if the pipeline is basic
     int first, n_nodes, first_subgraph, n_subgraphs;
-    const int *live_in, *live_out; // views of lists in the partition
+    const int *live_in, *live_out; // views of the partition: indices of the values that the range
+                                   // reads from and writes to the store
     int n_live_in, n_live_out;
-    bool observe, propagate, merged, same; // like the members of osh_pass
+    bool observe, propagate, merged, same; // same meaning as in osh_pass (schedule.h)
     const char *name;                // view
     int l0, l1, v0, v1, w0, w1;      // [l0, l1): Linears of the range; [v0, v1), [w0, w1): smallest
                                      // intervals with all values and weights of the range
-    bool fold, block;                // like the members of osh_pass
+    bool fold, block;                // same meaning as in osh_pass (schedule.h)
 } osh_range;
 
 typedef struct osh_step { // a step of a visit; arrays have an entry for each value of the graph, or
@@ -25,24 +26,27 @@ typedef struct osh_step { // a step of a visit; arrays have an entry for each va
     const bool *out;     // true for values that the step writes to the store
     const bool *consume; // true for values of `in` whose rows the store may free after the batch
                          // has read them
-    bool observe;        // the step adds to the statistics that are collected
-    bool first_look;     // the step makes the first of the two readings of values that observers
-                         // read twice (looks.h); it collects no other statistics
-    bool again;          // the step belongs to the second pass, with the solved weights
-    bool fold;           // the step belongs to the fold pass, which collects statistics for factors
+    bool observe;        // true if values of the step are added to the statistics
+    bool first_look;     // true if only two-pass observers (looks.h) get the values of the step,
+                         // for their first pass
+    bool again;          // true if the step belongs to the second pass, with the solved weights
+    bool fold;           // true if the step belongs to the pass that collects statistics for the
+                         // factors of folds
     const bool *routed;  // true for nodes that run only on the rows routed to their expert
                          // (graph/routed.h); NULL: none
 } osh_step;
 
-/* Returns the index of the value from which the statistics of `value` are computed: the original
- * model's value if both are equal. same: osh_pass.same of the subgraph. */
+/* Returns the index of the value from which the statistics of `value` are computed: the
+ * corresponding value of the original model if `same` and the graph has it, else `value`. same:
+ * member `same` of the subgraph's osh_pass. */
 int osh_observed(const osh_graph *g, bool same, int value);
 /* True if this traversal computes the factors of the fold in range r. */
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);
 int osh_n_ranges(const osh_schedule *p);
 osh_range osh_range_at(const osh_schedule *p, int index);
-size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // Returns gross bytes of the
-                                                                    // observers of ranges of the
+size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // Returns the bytes, with the
+                                                                    // allocator's overhead, of the
+                                                                    // range observers of all
                                                                     // Linears in r
 
 /* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and weights of

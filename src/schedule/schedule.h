@@ -1,5 +1,6 @@
-/* schedule.h - the schedule of a run: its subgraphs, their passes and batches, and how each
- * subgraph is visited. */
+/* schedule.h - the schedule of a run: its subgraphs, their passes and batches, and the visit of
+ * each subgraph (a visit is all work on one subgraph: its weights are loaded, its passes run, its
+ * Linears are solved). */
 #ifndef OSH_SCHEDULE_H
 #define OSH_SCHEDULE_H
 #include "graph/exec.h"
@@ -7,28 +8,30 @@
 #include "rewrite/rewrites.h"
 #include "solver/tune.h"
 
-/* How values are kept for a second reading by observers (looks.h). RAM, DISK: in memory or on the
- * disk. AGAIN: not kept, but computed again. */
+/* How values are kept for the second pass of two-pass observers (looks.h). RAM, DISK: in memory or
+ * on the disk. AGAIN: not kept, but computed again. */
 typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look;
 
-typedef struct osh_pass { // work of a subgraph
-    bool observe;   // statistics of Linears are collected
-    bool propagate; // the outputs are computed, because a later subgraph is observed
-    bool merged;    // one pass observes and propagates, because later subgraphs get no changed
-                    // values
-    bool same;      // inputs and observed values are equal to those in the original model
-    bool fold;      // factors are computed and folded into weights before all other passes
-    bool block;     // some Linears learn from the output of a block of layers (blocks.h)
+typedef struct osh_pass { // passes over a subgraph
+    bool observe;   // true if statistics of Linears are collected
+    bool propagate; // true if the outputs are computed, because a later subgraph is observed
+    bool merged;    // true if one pass observes and propagates, because later subgraphs use no
+                    // changed weights
+    bool same;      // true if inputs and observed values are equal to those in the original model
+    bool fold;      // true if factors are computed and folded into weights before all other passes
+    bool block;     // true if some Linears learn from the output of a block of layers (blocks.h)
 } osh_pass;
 
-typedef struct osh_visit { // phases of a visit, and the memory that the visit needs
-    bool segments;       // the subgraph is run for one group of Linears at a time
-    bool prefetch;       // the first weights of the next visit are read during this visit
-    bool prefetch_device; // the prefetched weights are also copied to the device
-    bool apart; // small Linears are solved in parallel: one on each thread, or several together on
-                // a GPU
-    bool values_ahead;   // copies overlap with computation: the next batch's values to the device,
-                         // the previous batch's values back
+typedef struct osh_visit { // a visit (the work on one subgraph): its phases, and the memory that
+                           // they need
+    bool segments;       // true if the subgraph is run in segments, each with the Linears of one
+                         // input
+    bool prefetch;       // true if the first weights of the next visit are read during this visit
+    bool prefetch_device; // true if the prefetched weights are also copied to the device
+    bool apart; // true if small Linears are solved in parallel: one on each thread, or several
+                // together on a GPU
+    bool values_ahead;   // true if copies overlap with computation: the next batch's values to the
+                         // device, the previous batch's values from the device
     int64_t round_bytes; // bytes of the Hessians of one observe pass; 0: one pass collects all
                          // Hessians
     int n_rounds;        // number of observe passes
@@ -39,35 +42,36 @@ typedef struct osh_visit { // phases of a visit, and the memory that the visit n
                                                   // (osh_memory.base_bytes), with prefetch
     int64_t apart_device, apart_host; // peaks in bytes while small Linears are solved in parallel;
                                       // 0: no Linears are solved in parallel
-    int64_t read_bytes;  // bytes read from the source
+    int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 
 typedef struct osh_schedule {
     const osh_inputs *in;         // view
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
-    osh_partition *parts;    // own; NULL if there is no graph
+    osh_partition *parts;    // own: the subgraphs; NULL: the model has no graph
     osh_pass *passes;        // own [parts->n]
     int n_traversals; // number of passes through the whole model (plan/traversals.h); 0: one for
                       // all modifiers
-    int traversal, modifier; // if n_traversals > 0: index of the current traversal, and its
-                             // modifier
-    osh_visit *visits;       // own [n_visits]; budget/memory.c chooses them
+    int traversal, modifier; // if n_traversals > 0: index of the current traversal, and index of
+                             // the modifier that it serves
+    osh_visit *visits;       // own [n_visits]: the phases of each visit, which budget/memory.c
+                             // chooses
     int n_visits;
-    osh_look looks;          // how values are kept for a second reading by observers;
-                             // budget/memory.c chooses it
+    osh_look looks;          // how values are kept for two-pass observers; chosen by
+                             // budget/memory.c
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     int64_t batch_size, n_batches, batch_tokens; // batch_size: largest number of samples in a
                                                  // batch; batch_tokens: tokens of the largest batch
-    int64_t looked_up;       // number of different tokens in a batch, added over all batches
-    bool *seen;              // own [graph values]: true if a statistic may need the value
-    bool looks_twice;        // some observer of the run reads each value twice (looks.h)
-    osh_tune_rule tune;      // rule of tuning, which follows all solves (tuning.h); steps 0: no
+    int64_t looked_up;       // sum over all batches of the number of different tokens in the batch
+    bool *seen;              // own [graph values]: true if statistics of the value may be collected
+    bool looks_twice;        // true if the run has a two-pass observer (looks.h)
+    osh_tune_rule tune;      // settings of the tuning after all solves (tuning.h); steps 0: no
                              // tuning
-    osh_graph *tune_graph;   // own: graph without added nodes of the original model, with the
-                             // weight numbers of in->graph; NULL: no tuning
-    char *tune_not;          // own: reason why `quality best` does not tune; NULL: tuning is done
-                             // or not asked for
+    osh_graph *tune_graph;   // own: graph without the added nodes of the original model, with the
+                             // same indices of weights as in->graph; NULL: no tuning
+    char *tune_not;          // own: reason why `quality best` does not tune; NULL: the run tunes,
+                             // or tuning was not asked for
 } osh_schedule;
 
 /* True if inputs of later Linears are computed with the new weight of `l`. */
@@ -104,7 +108,7 @@ static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int sub
 }
 /* True if the factors of all folds that osh_fold_in finds are known. */
 bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs);
-/* looks.c: sets p->seen and p->looks_twice. */
+/* looks.c: sets the members `seen` and `looks_twice` of p. */
 osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p);
 /* cut.c, called before osh_plan_cut: if a modifier compares with the original model, adds its
  * values to the graph, and updates the nodes of Linears. */
@@ -126,8 +130,7 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
 /* A GPU adds to a Hessian batch by batch. A batch ends with the sample that brings it to this
- * number of tokens, or with the last sample of a group. Another number gives other bytes of the
- * output. */
+ * number of tokens, or with the last sample of a group. The number influences the output. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif

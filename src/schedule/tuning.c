@@ -1,14 +1,14 @@
-/* tuning.c - decides whether codes, scales and norms are tuned, and counts the operations of
- * tuning. */
+/* tuning.c - decides whether codes, scales and norms are tuned, and computes the number of
+ * operations of tuning. */
 #include "schedule/tuning.h"
 
 #include <string.h>
 
 
-#define MOST_WORK 2e13 // largest number of operations that quality best spends on tuning: minutes
-                       // of work
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // limits for quality best: passes over the rows, and
-                                            // number of rows of calibration data
+#define MOST_WORK 2e13 // largest number of operations of tuning with `quality best`; they take
+                       // minutes
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // limits for `quality best`: largest number of passes
+                                            // over the data, smallest number of rows of data
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {
@@ -78,7 +78,7 @@ done:
     return rc;
 }
 
-/* For quality best: limits the number of steps to MOST_PASSES passes over the rows. Returns the
+/* For `quality best`: limits the number of steps to MOST_PASSES passes over the rows. Returns the
  * reason why tuning is not done; NULL: it is done. */
 static const char *tuning_shorten(osh_schedule *p)
 {

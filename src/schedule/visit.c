@@ -21,24 +21,25 @@ typedef struct walk {
     const osh_graph *g;
     const osh_visitor *v;
     osh_range r;
-    bool plain;   // later subgraphs get inputs that are computed with the original weights
-    bool carries; // the first pass also computes values of the original model; the pass with solved
-                  // weights does not
+    bool plain;   // true if later subgraphs get inputs that are computed with the original weights
+    bool carries; // true if the first pass also computes values of the original model; the pass
+                  // with solved weights does not
     bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
     bool *routed; // own [r.n_nodes]: in the pass with solved weights, true for nodes that run only
                   // on the rows of their expert
-    osh_visit_lists *made; // own; NULL: the visitor provides the lists
-    osh_visit_lists *lists; // view; has the memory of the following lists
+    osh_visit_lists *made; // own: lists that this walk allocated; NULL: the visitor provides the
+                           // lists
+    osh_visit_lists *lists; // view: memory of the following lists
     int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
                  // the value; -1: none
     int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
                  // none
-    /* [graph values], true for values: want: that a pass computes; stats: whose statistics are
-     * collected; shift: that are compared with the original model; in, out, consume: of osh_step;
-     * keep: that the store keeps */
+    /* [graph values] true if, for `want`, the pass computes the value; for `stats`, its statistics
+     * are collected; for `shift`, it is compared with the original model; for `keep`, the store
+     * keeps it. in, out, consume: as in osh_step */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [graph values] true for values that observers now read for the first of two
-                  // times
+    bool *look;   // [graph values] true for values that two-pass observers now read in their first
+                  // pass
     bool *target; // [graph values] true for targets of a block
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
@@ -51,7 +52,7 @@ osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_gra
     for (int i = 0; i < N_LISTS; i++) OSH_NEW(cx, l->of[i], g->n_values);
     OSH_NEW(cx, l->wanted, g->n_values);
     for (int v = 0; v < g->n_values; v++) l->wanted[v] = -1;
-    *out = l, l = NULL; // give
+    *out = l, l = NULL; // passes ownership
 done:
     osh_visit_lists_free(cx, l);
     return rc;
@@ -188,8 +189,8 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* The model whose outputs of a subgraph a pass computes. OF_BOTH: both models have the same values,
- * or one pass computes both. */
+/* The model (original or quantized) for which a pass computes the outputs of a subgraph. OF_BOTH:
+ * both models have the same values, or one pass computes both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)
@@ -203,8 +204,8 @@ static void walk_want_live_out(walk *w, whose which)
 }
 
 /* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
- * expert. The output of such a node is read only inside the expert, up to the moe_combine of the
- * expert, which must also run. */
+ * expert. The output of such a node is read only inside the expert, up to the expert's node
+ * `moe_combine`, which must also run. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
@@ -227,11 +228,11 @@ static void walk_choose_nodes(walk *w)
     osh_exec_needed(w->run, w->g, w->r.first, w->r.n_nodes, w->want);
 }
 
-/* ---- a subgraph as a whole, and in rounds of statistics ---- */
+/* ---- whole subgraphs, and rounds of statistics ---- */
 
 /* Chooses inputs of Linears whose statistics are still needed (wanted[input] >= from), as many as
- * fit in round_bytes (0: all). *next: node at which the next round begins, or the end of the
- * range. */
+ * fit in round_bytes (0: all). Sets *next to the node at which the next round begins, or the end of
+ * the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -250,9 +251,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs a pass for values that observers read twice and the store does not keep in between: the
- * first reading. The next pass is the second reading, and collects all statistics. n 0: the values
- * are inputs of the range. */
+/* Runs the first pass of two-pass observers, for values that the store does not keep until their
+ * second pass. The next pass of the subgraph is their second pass, and also collects all other
+ * statistics. n 0: the values are inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -277,8 +278,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: no later pass reads the inputs. again: the inputs are read again after the last
-     * round. */
+    /* over: true if no later pass reads the inputs. again: true if the inputs are read again after
+     * the last round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
@@ -365,10 +366,10 @@ done:
     return rc;
 }
 
-/* ---- segments of a subgraph: one group of Linears at a time ---- */
+/* ---- segments of a subgraph ---- */
 
-/* Returns node i. If i is a node of the original model, returns the next node, which is the same
- * node of the quantized model. */
+/* Returns node i, or, if i is a node of the original model, the next node, which is its counterpart
+ * in the quantized model. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
@@ -426,8 +427,9 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // true: the range is walked a second
-                                                              // time, with the solved weights
+    bool twice = first_way && w->r.propagate && !w->r.merged; // true if a second pass over the
+                                                              // range follows, with the solved
+                                                              // weights
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);
@@ -447,8 +449,8 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // no nodes run: the step collects
-                                                        // statistics of inputs only
+    osh_step s = walk_make_step(w, first, 0, w->stats); // a step in which no nodes run, and that
+                                                        // only collects statistics of inputs
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
@@ -480,8 +482,9 @@ done:
     return rc;
 }
 
-/* Walks once through the range in segments. first_way: with the original weights, to collect
- * statistics and to compute the original model's values. Otherwise: with the solved weights. */
+/* Walks once through the range in segments. first_way: true for the pass with the original weights,
+ * which collects statistics and computes the original model's values; false for the pass with the
+ * solved weights. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -508,11 +511,11 @@ done:
     return rc;
 }
 
-/* ---- the fold pass, for factors ---- */
+/* ---- the fold pass ---- */
 
-/* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
- * at node `end`: inputs and outputs of the range that were there before, and values that later
- * nodes of the pass read. */
+/* Sets w->keep for the values that must be in the store after a segment of the fold pass (which
+ * collects statistics for factors) that ends at node `end`: inputs and outputs of the range that
+ * were in the store before the pass, and values that later nodes of the pass read. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {

@@ -52,7 +52,7 @@ typedef struct osh_visitor { // callbacks; a step whose callback is NULL is skip
      * are solved. A callback NULL means that no Linear is solved. */
     bool (*solved)(const void *user, const osh_range *r, const bool *values);
     void *user;
-    osh_visit_lists *lists; // view; NULL: the walk allocates its own lists
+    osh_visit_lists *lists; // view: lists to be used; NULL: osh_visit_walk allocates lists
     /* fold_open begins the statistics for the factors of the range. fold computes the factors,
      * folds them into the weights in memory, and ends the statistics. folded returns true if an
      * earlier run has computed the factors; a callback NULL means false. */
