@@ -22,9 +22,9 @@ done:
     return rc;
 }
 
-/* Reads a shard of the source again. Sets *diff (own) to a text about the first difference from the
- * bytes that were read before; NULL: no difference. If *diff is NULL, keeps the current stamp of
- * the file for later checks. */
+/* Reads a shard of the source again. Sets *diff (own) to a text that describes the first difference
+ * from the bytes that were read before, or to NULL if the bytes are equal. If *diff is NULL, keeps
+ * the current stamp of the file for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
