@@ -308,8 +308,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor of one element of a module to *out. *there is false if the module has no such
- * tensor. */
+/* Reads a tensor of a module that has one element to *out. *there is false if the module has no
+ * such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {

@@ -225,7 +225,7 @@ typedef struct errors { // errors of a module's weight: w is the source's, dq is
     double worst_row,
         worst_steps;         // worst_row: largest squared error of a row, relative to `expected`;
                              // worst_steps: largest error of an element, in scales
-    double dot, square;      // <w, dq> and |dq|^2, over the live columns of all rows
+    double dot, square;      // dot: <w, dq>; square: |dq|^2; over the live columns of all rows
     double worst_cosine;     // smallest cosine between a row of w and the same row of dq; 0 if the
                              // row of dq is 0
     int64_t cosine_row;      // row of worst_cosine
