@@ -1,12 +1,12 @@
 /* activations.h - stores the values of a graph between subgraphs, each sample separately, without
  * loss, in the dtype of the value. The stored bytes do not depend on how samples are batched.
  *
- * Without a GPU, each sample has a block of host memory. With a GPU, each batch has a block in GPU
- * memory or in page-locked host memory (blocks.h); each batch must then have the same samples in
- * every pass. For kept samples (osh_acts_keep) the tensors of the batches are stored without a
- * copy. On the disk each value has a file, in which each sample has a slot at a fixed offset
- * (slots.h); if a process is killed, a later process of the same run can continue from complete
- * files. */
+ * Without a GPU, each sample has one allocation in host memory. With a GPU, each batch has one
+ * allocation in GPU memory or in page-locked host memory (blocks.h); each batch must then have the
+ * same samples in every pass. For kept samples (osh_acts_keep) the tensors of the batches are
+ * stored without a copy. On the disk each value has a file, in which each sample has a slot at a
+ * fixed offset (slots.h); if a process is killed, a later process of the same run can continue from
+ * complete files. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "graph/exec.h"
@@ -18,7 +18,7 @@ typedef struct osh_acts osh_acts;
 typedef struct osh_acts_place {
     osh_tier tier;
     const char *dir; // for tier disk: directory of the files (osh_scratch_open)
-    bool zstd;       // for tier disk: true: the samples are compressed
+    bool zstd;       // for tier disk: true if the samples are compressed
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
@@ -41,11 +41,11 @@ void osh_acts_keep(osh_acts *a, int64_t n);
 /* Makes host memory for copies to a GPU pageable instead of page-locked. Must be called before
  * osh_acts_use. */
 void osh_acts_unpinned(osh_acts *a);
-/* For tier disk: n_threads threads read n_batches in advance (loaders.h) between osh_acts_open and
+/* For tier disk: n_threads threads prefetch n_batches (loaders.h) between osh_acts_open and
  * osh_acts_close. For other tiers, does nothing. Must be called after osh_acts_use. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
-/* Returns the number n of batches that are read in advance: before the caller gets batch k, it must
- * call osh_acts_ask for batch k + n. */
+/* Returns n, the number of batches to prefetch: before the caller gets batch k, it must call
+ * osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
@@ -86,14 +86,14 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
  * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
-/* Announces a later osh_acts_get of samples [first, first + n), so that these samples are read in
- * advance. The order of the calls of osh_acts_ask must be that of the later calls of
- * osh_acts_get. */
+/* Begins to prefetch samples [first, first + n), which a later call of osh_acts_get returns. The
+ * order of the calls of osh_acts_ask must be that of the later calls of osh_acts_get. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
 int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the gross
-                                                                             // bytes of a value's
-                                                                             // block of GPU memory
+                                                                             // bytes of the buffer
+                                                                             // in GPU memory for a
+                                                                             // value
 /* Frees the memory of samples [first, first + n) of a value. If the samples are in a file, does
  * nothing. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
@@ -103,8 +103,8 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // frees all samples of
 /* For tier disk: syncs the file of the value, so that a loss of power does not lose the samples. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
 /* Opens the file of a value that an earlier process of this run has stored in stage `stage`, and
- * checks every sample. If the file is complete, the value is stored again and *found is true; if
- * not, *found is false. */
+ * checks every sample. If the file is complete, *found is true and the store has the value; if not,
+ * *found is false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
 /* Return the gross bytes of a buffer that is large enough for any sample of any value:
  * osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample itself. */

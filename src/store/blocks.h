@@ -1,6 +1,6 @@
 /* blocks.h - manages page-locked blocks of host memory for values of a run on a GPU (one block for
- * each batch of a value), and copies between the blocks and the GPU. Lanes are CUDA streams: WORK
- * runs kernels, IN and OUT copy to and from the GPU.
+ * each batch of a value), and copies between the blocks and the GPU. Lanes are CUDA streams of the
+ * device: WORK runs kernels, IN and OUT copy to and from the GPU.
  *
  *   store   WORK: t -> through           OUT waits for WORK: through -> block
  *                                                  WORK waits for OUT before the next store
