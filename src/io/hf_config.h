@@ -56,7 +56,7 @@ typedef struct osh_hf_config {
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
 void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
-/* Gets a number or bool of config.json by key; a bool is 0 or 1. *found is false if the key is
+/* Gets the number or bool `key` of config.json; a bool is 0 or 1. *found is false if the key is
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);

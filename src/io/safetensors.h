@@ -13,9 +13,9 @@ typedef struct osh_st_entry {
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
-     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. at:
-     * offset of its first element in the file; row, column: bytes from one row or column to the
-     * next; begin is 0. */
+     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
+     * is the offset of its first element in the file, `row` and `column` are the bytes from one row
+     * or column to the next, and `begin` is 0. */
     int64_t at, row, column;
 } osh_st_entry;
 

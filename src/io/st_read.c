@@ -28,7 +28,7 @@ struct osh_st {
     uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
     osh_st_entry *entries; // own, sorted by offset in the file
     int64_t n;
-    bool direct; // true: tensors are read without the page cache
+    bool direct; // true if tensors are read without the page cache
     char *names; // own: the names of all entries, each with a NUL
 };
 
