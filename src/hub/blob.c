@@ -116,8 +116,7 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state by the size of the file at `path`. If p->verified is false, the hash of the file must
- * also be right. */
+/* Sets *state by the size of the file at `path`, or by size and hash if p->verified is false. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {
@@ -212,8 +211,9 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted, because
-                                                           // the file may have holes
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted instead of
+                                                           // the size, because the file may have
+                                                           // holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

@@ -27,7 +27,7 @@ typedef struct reader { // state while the rows of one data set are downloaded
     osh_http_reply r; // own: the last answer
     char *config, *split; // own: configuration and split of the current part of rows->splits
     int part;
-    int64_t n_rows, n_bytes; // number of rows and bytes written so far
+    int64_t n_rows, n_bytes; // number of rows and number of bytes written so far
     osh_file *out;           // own
     char *lines;             // own [LINE_BYTES]: buffer of bytes to write
     size_t n_lines;
@@ -341,8 +341,7 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: copy of the settings, in which the endpoint is the server of
-                           // rows
+    osh_hub server = *hub; // view: copy of `hub` in which the endpoint is the datasets server
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

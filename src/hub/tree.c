@@ -6,10 +6,10 @@
 
 #include "hub/pull.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer: bytes
-                                                                       // of a page, pages, bytes of
-                                                                       // a text
-/* Limits of the list in memory: files, and bytes of all names. */
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of the answers:
+                                                                       // bytes of a page, number of
+                                                                       // pages, bytes of a text
+/* Limits of the list in memory: number of files, and bytes of all names. */
 enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
@@ -34,9 +34,10 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
 
 typedef struct entry {                // an entry of the server's list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in "lfs"; -1: absent
-    bool large;                       // true: the entry has "lfs", so oid and n_bytes are those of
-                                      // a pointer file
+    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in the object "lfs"; -1:
+                                      // absent
+    bool large;                       // true if the entry has "lfs", so oid and n_bytes are those
+                                      // of a pointer file
     unsigned seen;                    // bits of the keys that the entry has so far
 } entry;
 
