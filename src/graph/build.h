@@ -28,8 +28,8 @@ typedef struct osh_builder {
                                // are errors
 } osh_builder;
 
-/* Returns `p`, with memory for one more item after n items. NULL: no memory. The allocation doubles
- * when n is a power of two. */
+/* Returns the array p, with memory for one more item after its n items; NULL: no memory. The
+ * allocation doubles when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;

@@ -50,22 +50,23 @@ void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int fi
 typedef struct osh_batch {
     osh_tensor **values; // own [graph n_values]; NULL: the value does not exist now
     int n_values;
-    int64_t *offsets; // own [n_samples + 1]
+    int64_t *offsets; // own [n_samples + 1]: index of the first token of each sample, then the
+                      // number of tokens
     osh_seqs seqs;    // view of offsets
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that has the values and runs the nodes; NULL: host
-    const int32_t *ids; // view of the caller's [n_tokens]
+    const int32_t *ids; // view of the caller's token ids [n_tokens]
     /* view [n_values]: storage for outputs; a node that makes the value moves the tensor to
      * `values`; NULL: no storage */
     osh_tensor **into;
-    /* view [nodes]: state of the earlier tokens, if the batch is the next piece of one sample;
-     * NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
+    /* view [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
+     * sample; NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
      * osh_exec_span.joins false. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
-typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // values v0 <= v < v1
+typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // the values v with v0 <= v < v1
 typedef struct osh_batch_rows { // token ids of a batch; the pointers are views
     const int32_t *ids;     // ids of all samples of the data set
     const int64_t *offsets; // [n + 1] offsets in `ids` of the n samples of the batch
@@ -97,19 +98,20 @@ void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
-    /* For statistics: called once for each value in each osh_exec_run, after the value is made and
-     * before nodes read it. For values that the caller passes in, called before the first node
-     * runs. NULL: not called. */
+    /* Callback for statistics; may be NULL. It is called once for each value in each osh_exec_run,
+     * after the value is made and before nodes read it. For values that the caller passes in, it is
+     * called before the first node runs. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                         const osh_batch *b);
-    /* For activation quantization: called with the input of a linear node just before the node
-     * runs. The callback may set *x to another tensor, which `user` owns. */
+    /* Callback for activation quantization. It is called with the input of a linear node just
+     * before the node runs. The callback may set *x to another tensor, which `user` owns. */
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
     /* view: memory with which nodes may run sample by sample, one sample per thread
      * (osh_exec_by_sample). `value` is then called at least for outputs of routers and for values
-     * with seen[v]. lanes NULL: nodes run on the whole batch. seen NULL: false for all values. */
+     * with seen[v]. If `lanes` is NULL, nodes run on the whole batch. If `seen` is NULL, it is
+     * false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
@@ -126,7 +128,7 @@ typedef struct osh_exec_span {
     osh_exec_values of;
     const bool *routed; // view: [n] true for nodes that run only on the rows of their expert; NULL:
                         // none
-    /* True: the Linears gate and up, and the glu that alone reads both, may run as one kernel
+    /* True if the Linears gate and up, and the glu that alone reads both, may run as one kernel
      * (ops/gated.h). Then the hook `value` is called for the outputs of the two Linears only with
      * seen[v], and linear_input is not called. */
     bool joins;
@@ -169,21 +171,23 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     /* If samples run in parallel: sum of the tokens of the n_threads longest samples; 0: the nodes
      * run on the whole batch. */
     int64_t at_once;
-    int64_t longest;  // tokens of the longest sample
-    int64_t past; // tokens of the sample before the batch, if the batch is a piece of one sample
-    const bool *seen;          // view: see osh_exec_hooks
+    int64_t longest;  // number of tokens of the longest sample
+    int64_t past; // number of earlier tokens of the sample, if the batch has only the next tokens
+                  // of one sample
+    const bool *seen;          // view: as in osh_exec_hooks
     const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
                                   // because the caller of osh_exec_run passes them in
-    const bool *in;     // true: the value exists before the first node
-    const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
+    const bool *in;     // true if the value exists before the first node
+    const bool *lent;   // true if the value is a view of memory that the caller counts; NULL: false
                         // for all values
     const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;
                         // NULL: 0 bytes
 } osh_exec_brought;
 /* Predicts the bytes (gross, an upper bound) that osh_exec_run needs besides the lists of the
- * batch. *left: bytes of the values with keep[v]; left may be NULL. s->keep must not be NULL. */
+ * batch. *left is the number of bytes of the values v with keep[v]; `left` may be NULL. s->keep
+ * must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
 /* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result

@@ -44,7 +44,7 @@ typedef struct osh_weight {
                      // this name (compressed)
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // true: the weight is stored as codes and scales, and the caller makes the
+    bool compressed; // true if the weight is stored as codes and scales, and the caller makes the
                      // tensor in osh_weights
     osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                         // tensor
@@ -57,7 +57,7 @@ typedef struct osh_node {
     int out[OSH_OP_MAX_OUT];
     int w[OSH_OP_MAX_IN]; // indices of weights; -1: no weight
     void *attr; // own; in a node of the original model a view of the attributes of the next node
-    bool original;        // the node makes values of the original model only
+    bool original;        // true if the node makes values of the original model only
 } osh_node;
 static inline bool osh_node_is(const osh_node *n, const char *op)
 {
@@ -83,8 +83,8 @@ typedef struct osh_graph {
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: class of the default sequential target, such as
                            // "LlamaDecoderLayer"
-    bool wrapped;          // true: a text model inside a model for images or sound
-    /* true: the output head has no weight, because the checkpoint has no tensor for it and
+    bool wrapped;          // true if the text model is inside a model for images or sound
+    /* true if the output head has no weight, because the checkpoint has no tensor for it and
      * config.json ties it to no other tensor */
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
@@ -94,9 +94,9 @@ typedef struct osh_graph {
     int *joined;
 } osh_graph;
 
-/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses the
- * embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the known
- * architectures. */
+/* Builds the graph and checks presence, shape and dtype of every weight. If models_dir is NULL,
+ * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the
+ * known architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 /* Builds the graph like osh_graph_new, with a routed_rows node before each expert: the expert then
@@ -147,12 +147,12 @@ const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *c
 int osh_graph_module(const osh_graph *g, const char *name); // returns the index of the module; -1:
                                                             // no module has this name
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that is changed, or that depends on a changed node, is
- * doubled: a node of the original model is inserted before it, with the same weights but with
- * original values as inputs and outputs. moved [nodes]: new index of each node. Old indices of
- * nodes and values become invalid. */
+ * weights of node i will change. Every node that is changed, or that depends on a changed node,
+ * exists twice in the new graph: a node of the original model is inserted before it, with the same
+ * weights but with original values as inputs and outputs. moved [nodes] gets the new index of each
+ * node. Old indices of nodes and values become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
-/* Sets *out (own) to the graph as Graphviz text. p NULL: without subgraphs. */
+/* Sets *out (own) to the graph as Graphviz text. If `p` is NULL, the text has no subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {
