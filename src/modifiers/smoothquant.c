@@ -25,7 +25,7 @@ typedef struct smoothquant {
     char *algorithm;       // own; NULL: the default algorithm of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // true: the recipe has the key `mappings`, so the mappings of the
+    bool given;            // true if the recipe has the key `mappings`, so the mappings of the
                            // model's graph are not used
 } smoothquant;
 

@@ -82,7 +82,7 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // arguments of scan_rows, which computes the loss of a weight with one
+typedef struct scan { // arguments of scan_rows, which computes the loss of a weight under one
                       // candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I]: diagonal of H;
- * peaks: OSH_STAT_PEAKS, 0: unknown. */
+/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I] is the diagonal
+ * of H; `peaks` is OSH_STAT_PEAKS, or 0 if unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -149,7 +149,7 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // costs of a squared rounding error in each column; the arrays are own and
+typedef struct costs { // costs of a squared rounding error in each column; all arrays are own and
                        // have I elements
     /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
      * input are NULL if all candidates round inputs in the same way */
@@ -246,8 +246,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // bytes of scales and zero
-                                                                     // points: the codes are
-                                                                     // already counted in `look`
+                                                                     // points; `look` already
+                                                                     // includes the codes
             if (run > peak) peak = run;
         }
     }
