@@ -23,7 +23,7 @@ struct osh_map {
     uint32_t *slots; // own
     entry *entries;  // own
     char *keys;      // own
-    bool views;      // the keys belong to the caller
+    bool views;      // true if the keys belong to the caller
     size_t n_slots, n, cap_entries, n_keys, cap_keys;
 };
 
