@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHECK_EVERY = 1 << 18 }; // bytes between checks for an interrupt
+enum { CHECK_EVERY = 1 << 18 }; // number of bytes between checks for an interrupt
 #define UNKNOWN_PENALTY 10.0
 
 typedef struct place { // a position between two characters of a word
     double score;      // score of the best path from the start to this position
-    uint32_t from, to; // from: start of the path's last token; to: end of the next token of the
-                       // chosen path
+    uint32_t from, to; // from: offset of the start of the path's last token; to: offset of the end
+                       // of the next token of the chosen path
     int32_t id;        // id of the path's last token; -1: no path yet
 } place;
 
