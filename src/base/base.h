@@ -165,7 +165,8 @@ typedef struct osh_progress {
                                   // of subgraphs
     const char *name;             // "model.layers.2"
     const char *phase;            // name of the phase: "observe", "gptq", "propagate", "read", ...
-    int64_t done, total;          // finished and total amount of work of the phase, in any unit
+    int64_t done, total;          // done: finished work of the phase; total: all work of the phase;
+                                  // in any unit
     double work_done, work_total; // finished work and all work of the job, in any unit; the ETA is
                                   // computed from both
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and

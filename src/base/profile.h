@@ -57,7 +57,7 @@ typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
 /* Returns the anonymous and shared memory of the process now (RssAnon + RssShmem of
- * /proc/self/status); Returns a negative number if this is unknown. Pages of mapped files are not
+ * /proc/self/status), or a negative number if this is unknown. Pages of mapped files are not
  * counted, because the kernel can drop them. */
 int64_t osh_mem_anon(void);
 /* Gives free pages back to the system, then returns the part of osh_mem_anon that osh_alloc does
