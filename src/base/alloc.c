@@ -104,9 +104,9 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-/* Counts `gross` bytes of class `c`. If a large block raises the bytes in use above give_above,
- * waits until other threads have freed memory or have none to free. Returns false if the limit is
- * exceeded. */
+/* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
+ * bytes in use above give_above, waits until other threads have freed memory or have none to free.
+ * Returns false if the limit is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;

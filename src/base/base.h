@@ -92,8 +92,8 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL: no memory
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
  * belongs to the class that was set last. On the CPU back end, device memory is a part of host
- * memory. All byte counts are gross: they include the overhead of the allocator, and a large block
- * counts as whole pages. */
+ * memory. All byte counts are "gross": they include the overhead of the allocator, and a large
+ * block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // sets the class of later allocations;
                                                          // returns the previous class
@@ -111,11 +111,13 @@ void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *u
  * is exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
-/* Returns the gross bytes in use. For OSH_MEM_HOST, returns the sum of all classes. */
+/* Returns the bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the sum of all
+ * classes. */
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-size_t osh_mem_gross(size_t n_bytes); // returns the gross bytes of an allocation of n_bytes
+size_t osh_mem_gross(size_t n_bytes); // returns the bytes that an allocation of n_bytes takes, with
+                                      // the allocator's overhead
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
 /* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
  * may be kept up to the peak of the counts. */
@@ -206,7 +208,8 @@ typedef struct osh_apart {
     void *user;
 } osh_apart;
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
-size_t osh_apart_bytes(int at_once); // returns the gross bytes that osh_parallel_apart allocates
+size_t osh_apart_bytes(int at_once); // returns the bytes that osh_parallel_apart allocates, with
+                                     // the allocator's overhead
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
  * calls osh_interrupted from time to time, and osh_parallel_for calls it before each chunk. */

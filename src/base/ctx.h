@@ -77,7 +77,8 @@ void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
-    /* Gross bytes. The entry of OSH_MEM_HOST counts all classes. */
+    /* Numbers of bytes with the allocator's overhead. The element of OSH_MEM_HOST counts all
+     * classes. */
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback

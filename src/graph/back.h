@@ -43,9 +43,9 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
  * nodes use; on return, gradients of the values in k->in on which the loss depends. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
-/* Computes an upper bound of the gross host bytes of osh_back_run and of the values of the batch,
- * for n_tokens tokens in any number of samples. leaves [values of g] is true for values that have a
- * gradient on entry. */
+/* Computes an upper bound of the host bytes (with the allocator's overhead) of osh_back_run and of
+ * the values of the batch, for n_tokens tokens in any number of samples. leaves [values of g] is
+ * true for values that have a gradient on entry. */
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                          int64_t n_tokens, int n_threads);
 /* Computes an upper bound of the bytes that the forward pass (osh_exec_run with `keep` NULL) and

@@ -20,8 +20,9 @@ typedef struct osh_weights {
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the lists w and host,
-                                                           // without tensors
+static inline size_t osh_weights_lists(const osh_graph *g) // returns the bytes of the arrays `w`
+                                                           // and `host` without the tensors, with
+                                                           // the allocator's overhead
 {
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
@@ -38,7 +39,7 @@ const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
                                 const osh_checkpoint *ck, int weight);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
-/* Returns the gross bytes of the loaded weight. */
+/* Returns the bytes of the loaded weight, with the allocator's overhead. */
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Copies host[weight] to the device and sets w[weight]. If host[weight] is NULL, loads the weight
  * from the checkpoint first. Without a device, the loaded tensor becomes w[weight]. */
@@ -83,7 +84,7 @@ void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_val
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
-/* Returns the gross bytes of the lists of values and offsets. */
+/* Returns the bytes of the arrays of values and offsets, with the allocator's overhead. */
 static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 {
     return osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
@@ -185,9 +186,9 @@ typedef struct osh_exec_brought { // views [values]: values that exist before th
     const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;
                         // NULL: 0 bytes
 } osh_exec_brought;
-/* Predicts the bytes (gross, an upper bound) that osh_exec_run needs besides the lists of the
- * batch. *left is the number of bytes of the values v with keep[v]; `left` may be NULL. s->keep
- * must not be NULL. */
+/* Predicts an upper bound of the bytes (with the allocator's overhead) that osh_exec_run needs
+ * besides the lists of the batch. *left is the number of bytes of the values v with keep[v]; `left`
+ * may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
 /* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result

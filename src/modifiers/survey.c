@@ -8,7 +8,7 @@
  *
  * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the rounding error of the column loop is
  * as large as that of rounding to nearest. Later columns compensate some of this error, and c_j
- * times the square of the error remains as loss. So one factorization is enough for all candidates.
+ * times the squared error remains as loss. So one factorization is enough for all candidates.
  * Rounding to nearest: c_j = H_jj, as if the errors of different columns were independent. For
  * OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on the model's
  * predictions can be measured, which gives the importance of the Linear.
@@ -17,7 +17,8 @@
  * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
  * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
  * with W instead of Q - W and v_j instead of c_j. s is the step between codes and t the largest
- * code. A is a sum over all tokens: the largest square in the token's group of g columns:
+ * code. A is the sum over all tokens of the largest squared input in the token's group of g
+ * columns:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *

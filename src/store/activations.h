@@ -28,8 +28,8 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
  * before `beside`; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
-int64_t osh_acts_own_bytes(const osh_graph *g); // returns the gross host bytes of a store that
-                                                // contains no values
+int64_t osh_acts_own_bytes(const osh_graph *g); // returns the host bytes, with the allocator's
+                                                // overhead, of a store that contains no values
 /* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
  * is this memory. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
@@ -78,10 +78,10 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* Begins a pass, which osh_acts_close ends. in, out [values]: true for the values that are loaded
  * and for the values that are stored in the pass. The function prepares the pass:
- *   tier host with a GPU      osh_acts_ask reads values of `in` in advance; values of `out` are
+ *   tier host with a GPU      osh_acts_ask prefetches values of `in`; values of `out` are
  *                             stored during later work. Each value has a block of GPU memory for
  *                             n_tokens tokens (osh_acts_way_bytes)
- *   disk                      values of `in` are read in advance if osh_acts_read_ahead was called
+ *   disk                      values of `in` are prefetched if osh_acts_read_ahead was called
  *   other tiers               nothing is prepared
  * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
@@ -90,10 +90,10 @@ osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *o
  * order of the calls of osh_acts_ask must be that of the later calls of osh_acts_get. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the gross
-                                                                             // bytes of the buffer
-                                                                             // in GPU memory for a
-                                                                             // value
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the bytes,
+                                                                             // with padding, of the
+                                                                             // buffer in GPU memory
+                                                                             // for a value
 /* Frees the memory of samples [first, first + n) of a value. If the samples are in a file, does
  * nothing. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
@@ -106,19 +106,21 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
  * checks every sample. If the file is complete, *found is true and the store has the value; if not,
  * *found is false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Return the gross bytes of a buffer that is large enough for any sample of any value:
- * osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample itself. */
+/* Return the bytes, with the allocator's overhead, of a buffer that is large enough for any sample
+ * of any value: osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample
+ * itself. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples from `first` on of a value: gross bytes in memory, or for tier
- * disk the bytes without compression. With a GPU, osh_slots_bytes returns the bytes for tier
- * disk. */
+/* Returns the bytes of the samples from `first` on of a value: in memory with the allocator's
+ * overhead, or for tier disk without compression. With a GPU, osh_slots_bytes returns the bytes for
+ * tier disk. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
-/* For tier host with a device: returns the gross host bytes of a batch of n_tokens tokens. */
+/* For tier host with a device: returns the host bytes, with the allocator's overhead, of a batch of
+ * n_tokens tokens. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
-/* Returns the gross bytes of the first n kept batches of a value. batch_at [n + 1]: first sample of
- * each batch. */
+/* Returns the bytes, with the allocator's overhead, of the first n kept batches of a value.
+ * batch_at [n + 1] is the index of the first sample of each batch. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
                             const int64_t *batch_at, int64_t n);
 #endif

@@ -27,8 +27,8 @@ struct osh_blocks {
     osh_device *device; // view
     osh_block *waiting; // own: list of blocks that were given back, the one given back last at the
                         // beginning
-    /* Gross bytes; total: of all blocks; used: of the blocks that are taken; most_used: largest
-     * value of `used` so far. */
+    /* Numbers of bytes, with the allocator's overhead; total: of all blocks; used: of the blocks
+     * that are taken; most_used: largest value of `used` so far. */
     size_t total, used, most_used;
     bool refused;       // true if the system has refused to page-lock memory
     bool pageable;      // true if blocks are not page-locked

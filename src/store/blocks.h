@@ -26,9 +26,9 @@ osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
 void *osh_block_data(osh_block *block); // returns the block's host memory; no copy of the block may
                                         // be in progress
-/* Returns the gross host bytes of a block for n_bytes. The blocks that are taken and those that
- * were given back never have more bytes together than the blocks that were in use at one time, at
- * most. */
+/* Returns the host bytes, with all overhead, of a block for n_bytes. The blocks that are taken and
+ * those that were given back never have more bytes together than the blocks that were in use at one
+ * time, at most. */
 size_t osh_blocks_gross(size_t n_bytes);
 
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is

@@ -35,9 +35,10 @@ osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t firs
 /* Returns the number of batches that the caller must request before it takes the first one, so that
  * each thread has a sample to read. */
 int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches);
-/* Return gross host bytes. osh_loaders_own_bytes returns those of n_threads loaders, each with a
- * buffer of `frame` bytes for decompression (0 if samples are not compressed).
- * osh_loaders_value_bytes returns those of one value in n_ahead batches of n_tokens tokens. */
+/* Return host bytes, with the allocator's overhead. osh_loaders_own_bytes returns those of
+ * n_threads loaders, each with a buffer of `frame` bytes for decompression (0 if samples are not
+ * compressed). osh_loaders_value_bytes returns those of one value in n_ahead batches of n_tokens
+ * tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
                                 bool card);
