@@ -97,7 +97,7 @@ static double account(void)
 }
 
 /* Assigns n chunks of each[i] seconds to the workers, and returns the time at which the last chunk
- * ends. asleep: seconds until a sleeping worker runs. */
+ * ends. `asleep` is the number of seconds until a sleeping worker runs. */
 static double deal(const double *each, int64_t n, double asleep)
 {
     static double free_at[MOST_THREADS];
