@@ -73,7 +73,7 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = osh_source_checkpoint(c->source);
-    bool *read = NULL; // own [tensors]
+    bool *read = NULL; // own [tensors]: true if a node reads the tensor
     OSH_NEW(cx, read, ck->n_tensors);
     for (int i = 0; i < c->graph->n_weights; i++)
         if (c->graph->weights[i].tensor >= 0) read[c->graph->weights[i].tensor] = true;

@@ -15,7 +15,8 @@
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own
     char *recipe;
-    osh_mixed *mixed; // NULL if an earlier output already has this choice in its recipe
+    osh_mixed *mixed; // units and their chosen schemes; NULL if an earlier output already has this
+                      // choice in its recipe
 } osh_choice;
 /* Makes the survey and the choice. Resumes from the records of an earlier process. osh_choice_end
  * removes the records. */

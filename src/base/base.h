@@ -87,7 +87,8 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
 char *osh_strdup(osh_ctx *cx, const char *s);
-char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL: no memory
+char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // returns the text (own), or NULL if there is
+                                                     // no memory
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,

@@ -21,7 +21,7 @@ typedef struct osh_log_state {
     bool colour;       // true if the live line has colours
     bool line_open;    // true if the live line is on the screen
     char line[512];    // text of the live line, to redraw it after a message
-    int drawn;         // columns that the live line occupies
+    int drawn;         // number of columns that the live line occupies
     double last_shown; // osh_now when the last line was shown, seconds
     double start;      // osh_now at osh_ctx_new or osh_ctx_anew
     double t0, work0;  // t0: time from which the ETA is computed; work0: work_done at t0
@@ -94,7 +94,7 @@ typedef struct osh_shared {
     _Atomic bool interrupted; // true after osh_interrupt; lock-free, because a signal handler sets
                               // the flag
     osh_log_state log;
-    osh_profile *profile; // own; NULL: not started yet
+    osh_profile *profile; // own: profile of the job; NULL: not started yet
     osh_pool *pool;       // own
 } osh_shared;
 

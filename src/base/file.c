@@ -448,7 +448,7 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    osh_file_forget_part(f, 0, 0); // 0 bytes mean the whole file
+    osh_file_forget_part(f, 0, 0); // n = 0 means the whole file
 }
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)

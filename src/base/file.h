@@ -123,7 +123,8 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the list 
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
 /* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
-char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
+char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // returns the path (own), or
+                                                                     // NULL if there is no memory
 /* Sets *out (own) to `path` without trailing slashes. If the last name of the path is a link, *out
  * is the path to which the link points. `path` need not exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);

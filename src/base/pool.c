@@ -26,7 +26,8 @@ typedef struct worker {
 } worker;
 
 struct osh_pool {
-    int n, n_started;      // n: workers; n_started: running threads (n - 1 when complete)
+    int n, n_started;      // n: number of workers; n_started: number of running threads (n - 1 when
+                           // complete)
     worker *workers;       // own
     pthread_mutex_t taken; // held by the thread whose osh_parallel_for or osh_parallel_apart the
                            // pool executes

@@ -95,7 +95,7 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase
     double seconds, flops;
-    int64_t n, peak_bytes, live_bytes; // 0: unknown
+    int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
     bool background;
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
@@ -112,7 +112,7 @@ typedef struct osh_profile_point {
     int row;        // row of the innermost open stage that osh_profile_begin began on the job's
                     // thread; -1: none
 } osh_profile_point;
-/* A record of osh_profile_checkpoint. own: name. */
+/* A record of osh_profile_checkpoint; `name` is own. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
     osh_profile_row *rows; // own: in the order in which the rows first began

@@ -77,7 +77,7 @@ done:
 typedef struct back_pass { // state of the backward pass of a batch
     const osh_back *k;    // view
     const osh_weights *w; // view
-    const bool *needs;    // view [values]
+    const bool *needs;    // view [values]: as set by find_needs
     osh_batch *b;         // view
     osh_tensor **dv;      // own: [values] gradients
 } back_pass;
@@ -293,7 +293,8 @@ typedef struct placing {
     int64_t n_tokens;
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
-    bool *needs, *made, *has, *brought; // own: [values]
+    bool *needs, *made, *has, *brought; // own: [values]; brought: true if the value exists before
+                                        // the first node
     size_t holes; // upper bound, in bytes, of the gaps that freed table rows leave and that may be
                   // too small for other blocks
     size_t peak;

@@ -51,7 +51,7 @@ struct osh_device_peaks {
     osh_status failed;  // error of a callback that cannot return a status
     XXH128_hash_t hash; // hash of the last walk's list
     osh_map *known;     // own: hash of a list and number of tokens -> index in `placed`
-    placed *placed;     // own: [room_placed]
+    placed *placed;     // own: [room_placed] results of the simulations
     size_t n_placed, room_placed;
 };
 

@@ -121,7 +121,7 @@ typedef struct osh_exec_hooks {
 typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
-    const bool *run;  // view; NULL: all nodes run
+    const bool *run;  // view: true for nodes that run; NULL: all nodes run
     const bool *keep; // view: [values] true for values that exist after the last node; NULL: all
                       // values are kept
     /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
@@ -151,7 +151,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns e such that nodes [node, e) run together, sample by sample; a single
- * node runs on the whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in
+ * node runs on the whole batch. `seen` is as in osh_exec_hooks. `run` and `routed` are as in
  * osh_exec_span, for nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
@@ -176,15 +176,16 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     int64_t past; // number of earlier tokens of the sample, if the batch has only the next tokens
                   // of one sample
     const bool *seen;          // view: as in osh_exec_hooks
-    const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
+    const osh_exec_marks *marks; // view: lists that the call may use; NULL: the call allocates its
+                                 // own lists
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
                                   // because the caller of osh_exec_run passes them in
     const bool *in;     // true if the value exists before the first node
     const bool *lent;   // true if the value is a view of memory that the caller counts; NULL: false
                         // for all values
-    const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;
-                        // NULL: 0 bytes
+    const size_t *hook; // number of bytes that the hook `value` allocates when it is called for the
+                        // value; NULL: 0 bytes
 } osh_exec_brought;
 /* Predicts an upper bound of the bytes (with the allocator's overhead) that osh_exec_run needs
  * besides the lists of the batch. *left is the number of bytes of the values v with keep[v]; `left`

@@ -13,25 +13,25 @@ typedef struct osh_partition osh_partition;
 
 /* A module of the Hugging Face tree that the template names. Parents come before children. */
 typedef struct osh_module {
-    char *name; // own: such as "model.layers.0.self_attn.q_proj"
-    char *cls;  // own: such as "Linear"
+    char *name; // own: full name, such as "model.layers.0.self_attn.q_proj"
+    char *cls;  // own: class, such as "Linear"
     int parent; // index of the parent; -1: root
     int node;   // node that runs the module; -1: the module only contains others
 } osh_module;
 
 typedef struct osh_value {
-    char *name; // own: such as "model.layers.0.a"
+    char *name; // own: name, such as "model.layers.0.a"
     int64_t width;
     /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has f32_out.
      * The ids are I32 [N]. */
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
     int first_use, last_use; // first and last node that read the value; -1: no node reads it
-    /* In a value of the quantized model, the corresponding value of the original model
-     * (osh_graph_add_original); -1: both models share the value. */
+    /* Index of the corresponding value of the original model (osh_graph_add_original), in a value
+     * of the quantized model; -1: both models share the value. */
     int original;
-    /* In a value of the original model, the corresponding value of the quantized model; -1: the
-     * value is not of the original model. */
+    /* Index of the corresponding value of the quantized model, in a value of the original model;
+     * -1: the value is not of the original model. */
     int quantized;
 } osh_value;
 
@@ -126,7 +126,8 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
  * model.layers.0, language_model.lm_head becomes lm_head. NULL: the name is the same, or there is
  * no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-static inline size_t osh_value_bytes(const osh_graph *g, int v) // bytes of a value per token
+static inline size_t osh_value_bytes(const osh_graph *g, int v) // returns the bytes of a value per
+                                                                // token
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
 }

@@ -157,7 +157,7 @@ static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 }
 
 typedef struct alive { // values that exist and that a later node reads
-    int *v; // own [values]
+    int *v; // own [values]: indices of these values
     int n;
 } alive;
 
@@ -243,7 +243,7 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     osh_status rc = OSH_OK;
     const char *layer = g->layer_class;
     osh_partition *p = NULL; // own
-    bool *hit = NULL;        // own: [n_modules]
+    bool *hit = NULL;        // own: [n_modules] true if a target matches the module
     int *unit = NULL, *reach = NULL; // own: [n_nodes] each
     if (per_subgraph < 1)
         OSH_FAIL(cx, OSH_E_USAGE, "sequential targets per subgraph: want at least 1, got %lld",

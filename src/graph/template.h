@@ -72,8 +72,8 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
 /* Sets *out to the window of a layer in tokens, from the template's "window" row {"size", "when",
- * "layers", "from", "every"}; 0: full attention. *sliding: true if the layer has sliding
- * attention. */
+ * "layers", "from", "every"}, or to 0 for full attention. Sets *sliding to true if the layer has
+ * sliding attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
 /* Sets *out to true if the layer has experts according to the template's "sparse" row {"when",

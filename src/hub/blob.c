@@ -25,7 +25,7 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
-/* Waits until this process has the lock of the file f. *out: own, the locked file. */
+/* Waits until this process has the lock of the file f. Sets *out (own) to the locked file. */
 static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
@@ -51,8 +51,8 @@ done:
     return rc;
 }
 
-/* Opens the directory of the snapshot in which the file f will be. *name: last part of f->path, a
- * view of f. */
+/* Opens the directory of the snapshot in which the file f will be. Sets *name to the last part of
+ * f->path, a view of f. */
 static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name,
                                     const osh_hub_place *p, const osh_hub_file *f)
 {

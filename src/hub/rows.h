@@ -5,8 +5,9 @@
 #include "hub/ask.h"
 
 typedef struct osh_hub_rows { // a request for rows of a data set
-    const char *id, *config; // config NULL: the data set's only configuration
-    const char *splits;      // such as "train" or "train[:512]"
+    const char *id, *config; // names of the data set and of its configuration; config NULL: the
+                             // only configuration
+    const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     const char *text;        // template for the key "text" of a line, with "{column}"; NULL: rows
                              // are not changed
     const char *chat;        // name of the column with a conversation; a line has only this column;

@@ -15,7 +15,7 @@ struct osh_ckpt_changes {
         osh_fold_rule of[MOST];
         int n, n_steps;
         osh_rewrite *steps; // own
-    } *tensors; // own [n]
+    } *tensors; // own [n]: changes of each tensor
     int64_t n;
 };
 

@@ -12,8 +12,8 @@ enum { PIECE_BYTES = 256 << 10 }; // number of bytes that are read at a time if 
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
-    uint64_t *sums; // own [n]
-    bool *seen;     // own [n]
+    uint64_t *sums; // own [n]: checksum of each tensor that was read
+    bool *seen;     // own [n]: true if the tensor was read
     int64_t *order; // own [n]: indices of the tensors in the order in which they were first read
     int64_t n, n_seen; // n: number of stored tensors; n_seen: number of tensors in `order`
 };

@@ -4,8 +4,10 @@
 #include "io/hf_config.h"
 
 typedef struct osh_rope_defaults { // a family's values for keys that config.json does not have
-    int64_t max_position_embeddings, original_max_position_embeddings; // 0: no default
-    double theta, partial_rotary_factor; // 0: the defaults of all families, 10000 and 1
+    int64_t max_position_embeddings, original_max_position_embeddings; // values of these keys; 0:
+                                                                       // the family has none
+    double theta, partial_rotary_factor; // values of these keys; 0: as in most families, 10000 and
+                                         // 1
     const char *theta_key, *partial_key; // names of rope_theta and partial_rotary_factor in older
                                          // files; NULL: no other names
     double sliding_theta;    // theta of layers with sliding attention, if they have their own rope;

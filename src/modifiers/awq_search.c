@@ -44,9 +44,9 @@ typedef struct search {
     float *most;    // own: [bands, n] largest |W| of each column in a band; find_mean replaces the
                     // first n elements by the largest over all bands
     double *mean;   // own: [n] w of the formula, a mean over all rows
-    float *s;       // own: [grid, n]
+    float *s;       // own: [grid, n] factors at each point of the grid
     float *global;  // own: [grid] for strategy tensor_group: global scale at each point of the grid
-    double *loss;   // own: [bands, grid]
+    double *loss;   // own: [bands, grid] loss of each band at each point of the grid
 } search;
 
 static int64_t rows_of_band(const osh_q_args *a)
@@ -175,9 +175,9 @@ static void make_points(search *t)
 /* ---- loss ---- */
 
 typedef struct room { // buffers for one band
-    osh_tensor *stored;         // own: [n, I] in the stored dtype
-    void *codes;                // own: [n, I]
-    float *w, *dw, *product;    // own: [n, I]
+    osh_tensor *stored;         // own: [n, I] weights in the stored dtype
+    void *codes;                // own: [n, I] codes
+    float *w, *dw, *product;    // own: [n, I]; w: the weights in f32
 } room;
 
 static osh_status band_room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)

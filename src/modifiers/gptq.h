@@ -65,10 +65,10 @@ typedef struct osh_gptq_job { // arrays that the solve of one weight needs
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H, columns as in the
- * checkpoint. f->I must be set. If `ordered` is true, columns are solved in the order of descending
- * diagonal, else in the order of the checkpoint. The diagonal elements of dead columns become
- * `dead`. */
+/* Sets perm, dead, diag, mean and ladder of f. diag [I] is the diagonal of H, with columns as in
+ * the checkpoint. f->I must be set. If `ordered` is true, columns are solved in the order of
+ * descending diagonal, else in the order of the checkpoint. The diagonal elements of dead columns
+ * become `dead`. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
@@ -127,7 +127,7 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
                                     int n, int64_t n_samples);
 typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored together. A group
                                    // is current if its damped diagonal is in the range of f32
-    const osh_job_group *groups;   // view [n]
+    const osh_job_group *groups;   // view [n]: the groups of jobs
     const osh_modifier *m;         // view
     int n;
     int64_t I, n_samples;

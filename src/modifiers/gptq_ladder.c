@@ -106,7 +106,7 @@ static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const flo
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    float *diag = NULL; // own: [I]
+    float *diag = NULL; // own: [I] diagonal of the damped H, later of U
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
     u.device = f->device;
     if (!f->h && g->scale_search != SEARCH_LDL) goto done;

@@ -29,7 +29,7 @@ typedef struct prune {
     int64_t block_size;
     double dampening_frac;
     bool keep;        // the key preserve_sparsity_mask
-    double *sparsity; // own [n]
+    double *sparsity; // own [n]: one number, or one for each target module
     size_t n;
     int64_t of, each; // N and M of mask_structure (N of each M columns become 0); `of` is N, `each`
                       // is M; `each` is 0 without a structure: any columns can become 0
@@ -395,7 +395,7 @@ static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, f
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    double *loss = NULL; // own: [O]
+    double *loss = NULL; // own: [O] loss of each row
     OSH_NEW(cx, loss, O);
     clear_columns(w, dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
@@ -457,8 +457,8 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
 {
     osh_status rc = OSH_OK;
     const float *u = NULL; // view: the factor, in the memory of h
-    bool *dead = NULL;     // own: [I]
-    float *w = NULL;       // own: [O, I]
+    bool *dead = NULL;     // own: [I] true for columns whose input is always 0
+    float *w = NULL;       // own: [O, I] the weights in f32
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
     if (sparsegpt) {
         OSH_NEW(cx, dead, h->shape[0]);

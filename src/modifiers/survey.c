@@ -88,12 +88,12 @@ typedef struct scan { // arguments of scan_rows, which computes the loss of a we
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: the decoded weight is 0, so the result is the loss if the weight is
-                       // removed
+    const void *codes; // codes of the weight; NULL: the decoded weight is 0, so the result is the
+                       // loss if the weight is removed
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
-    double *loss;      // own: [O]
+    double *loss;      // own: [O] loss of each row
 } scan;
 
 static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -93,15 +93,16 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
 
 struct osh_emitter {
     osh_emit_queue queue;
-    osh_early *early;            // own; NULL: the seal reads all tensors
-    bool *taken;                 // own [n_out]: true if the tensor is written or queued for the
+    osh_early *early;            // own: thread that reads written tensors again (early.h); NULL:
+                                 // the seal reads all tensors
+    bool *taken;                 // own [n_out]: true if the tensor is written, or is queued for the
                                  // emitter's thread
     const osh_plan *plan;  // view
     char *final, *partial; // own: paths of directories
     char *replaced;        // own: path of the replaced output between its rename and its removal
     osh_identity *id;      // own
     uint64_t run;          // value of OSH_REC_RUN; 0: none yet
-    osh_globals *globals;  // own; NULL: no Linear has a global scale
+    osh_globals *globals;  // own: global scales; NULL: no Linear has one
     osh_journal *journal;  // own
     osh_file **shards;     // own
     osh_file *dir;         // own: partial directory, opened
@@ -132,7 +133,7 @@ struct osh_emitter {
     bool discard;          // true if osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // true if the journal has OSH_REC_APPLIED
-    int64_t tuned_bytes;   // bytes of the file OSH_TUNED_NAME
+    int64_t tuned_bytes;   // size of the file OSH_TUNED_NAME in bytes
     uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // sealed: true if the output is renamed; replaces:
@@ -212,8 +213,8 @@ osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
 /* Fails if config.json or another side file of the source changed. */
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
-/* Compares the source with the source in the manifest of e->final. Sets *diff (own) to a text;
- * NULL: no difference. read_from: stamps in the manifest. */
+/* Compares the source with the source in the manifest of e->final. Sets *diff (own) to a text that
+ * describes a difference, or to NULL if there is none. read_from has the stamps in the manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 
 /* tuned.c: reads a record OSH_REC_TUNED or OSH_REC_APPLIED. */

@@ -33,7 +33,7 @@ struct osh_held {
     int n_slots, n_free, n_rounding; // n_slots: number of all slots; n_free: number of free slots;
                                      // n_rounding: number of slots whose band is being rounded
     void *blocks;      // own: memory of all slots
-    size_t room;       // bytes of a slot
+    size_t room;       // size of a slot in bytes
 };
 
 static int held_linear(const osh_held *h, int k)

@@ -116,7 +116,7 @@ done:
     return rc;
 }
 
-/* Stores the source checksum of a tensor in the manifest, as if the source tensor had just been
+/* Stores the checksum that the manifest has for a source tensor, as if the tensor had just been
  * read. Has the type of osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {

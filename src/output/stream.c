@@ -161,8 +161,8 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads rows to `room`, which has whole blocks of the file system. *from: address of the first row
- * in `room`. */
+/* Reads rows to `room`, which has whole blocks of the file system. Sets *from to the address of the
+ * first row in `room`. */
 static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                    uint8_t **from)
 {

@@ -41,7 +41,7 @@ struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
-    osh_device *device;    // view; NULL: batches are in host memory
+    osh_device *device;    // view: device whose memory has the batches; NULL: host memory
     osh_blocks *blocks;    // own: used for tier host, if there is a device
     way *ways;             // own [values]: used for tier host, if there is a device
     int64_t n_kept;        // number of kept samples; they are the first samples
@@ -55,7 +55,7 @@ struct osh_acts {
                            // that of the first store
     int first_file;        // number in the file name of value 0; value v has number first_file + v
     uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
-    slot *slots;           // own [values]
+    slot *slots;           // own [values]: storage of each value
 };
 
 static int64_t sample_tokens(const osh_dataset *d, int64_t sample)

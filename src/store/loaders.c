@@ -35,7 +35,7 @@ typedef struct loader {
 
 struct osh_loaders {
     const osh_slots *slots; // view
-    osh_device *device;     // view; NULL: there is no GPU
+    osh_device *device;     // view: device that gets the batches; NULL: host memory
     osh_blocks *blocks;     // own: used with a GPU
     loader *of;             // own [n]: one loader for each thread
     int n;

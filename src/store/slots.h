@@ -20,7 +20,7 @@
 #include "data/dataset.h"
 
 typedef struct osh_slot_file { // the file of one value
-    osh_file *file;      // own; NULL: the file is not yet created
+    osh_file *file;      // own: the open file; NULL: not yet created
     osh_cuda_file *card; // own: handle by which the GPU reads the file; NULL: not yet opened
     uint64_t stage;      // number of the stage in which the value was stored (osh_acts_stage)
 } osh_slot_file;

@@ -34,7 +34,7 @@ typedef struct bpe {
                          // joins (hashed)
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
-    char *unk, *prefix, *suffix; // own; NULL: none
+    char *unk, *prefix, *suffix; // own: unknown token, prefix and suffix of the model; NULL: none
     size_t n_unk, n_prefix, n_suffix;
     bool byte_fallback, all_bytes, fuse_unk, ignore_merges;
     symbol *symbols; // own; scratch

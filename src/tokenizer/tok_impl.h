@@ -89,7 +89,7 @@ size_t osh_utf8_before(const char *s, size_t at);
  * match at or after `from`, or sets at->start to SIZE_MAX if there is no match. The caller must
  * ignore an empty match directly after the previous match. */
 typedef struct osh_tok_pattern {
-    osh_regex *re; // own; NULL: the pattern is the literal string
+    osh_regex *re; // own: the compiled regex; NULL: the pattern is the literal string
     char *literal; // own
     size_t n_literal;
     bool one_atom; // true if the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is
@@ -268,7 +268,7 @@ osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normali
                                osh_tok_work *w);
 typedef struct osh_tok_added_token {
     int32_t id;
-    const char *content; // view [n]
+    const char *content; // view: text of the token, n bytes
     size_t n;
     bool special;
 } osh_tok_added_token;

@@ -247,7 +247,7 @@ static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
     return letter || (cp >= '0' && cp <= '9') ? 0 : cp;
 }
 
-/* Rewrites an escape. in_class: true inside of brackets. */
+/* Rewrites an escape. in_class is true inside of brackets. */
 static osh_status rewrite_escape(rewriter *r, bool in_class)
 {
     osh_status rc = OSH_OK;

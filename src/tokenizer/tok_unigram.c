@@ -28,7 +28,7 @@ typedef struct unigram {
     double *scores;    // own; score of each id
     size_t n, cap;
     double unknown_score;
-    int32_t unk_id;    // -1: the vocabulary has no unknown token
+    int32_t unk_id;    // id of the unknown token; -1: the vocabulary has none
     int32_t byte_ids[256];
     bool byte_fallback;
     place *places;     // own; scratch

@@ -359,8 +359,8 @@ done:
     return rc;
 }
 
-/* Checks the measured errors. solved: true if the codes need not be the nearest codes. target: true
- * if the codes belong to a changed weight that `oneshot verify` cannot compute. */
+/* Checks the measured errors. `solved` is true if the codes need not be the nearest codes. `target`
+ * is true if the codes belong to a changed weight that `oneshot verify` cannot compute. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
                                bool solved, bool target)
 {
@@ -413,8 +413,8 @@ done:
     return rc;
 }
 
-/* Prunes w again if the pruner needs no calibration data, and sets *known. *removed: fraction of
- * |w|^2 that pruning removes. */
+/* Prunes w again if the pruner needs no calibration data, and sets *known. Sets *removed to the
+ * fraction of |w|^2 that pruning removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {

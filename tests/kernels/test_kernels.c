@@ -16,7 +16,7 @@ typedef struct op_case {
     int64_t split[2];            // first token of the second and of the third sample; 0: there is
                                  // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
-    const void *attr;            // NULL: the defaults of the op
+    const void *attr;            // attributes of the op; NULL: the defaults
     const void *without;         // attributes like `attr`, but without one property; the result
                                  // must differ
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have

@@ -41,7 +41,7 @@ enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
 
 typedef struct row { // times of a phase, or of a function that runs chunks
     char phase[32];
-    osh_chunk_fn fn; // NULL: the row of the phase
+    osh_chunk_fn fn; // function that runs the chunks; NULL: the row is for the whole phase
     long calls, chunks;
     double busy, alone, took;
 } row;

@@ -15,7 +15,7 @@ typedef struct learned {
     osh_tune *t;      // own
     double curve[STEPS];
     osh_tune_result r;
-    int64_t *n_scales; // own [weights]
+    int64_t *n_scales; // own [weights]: number of scales of each weight
 } learned;
 
 static void learned_open(learned *l, const char *name, osh_dtype dt, int n_threads)
