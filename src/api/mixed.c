@@ -344,7 +344,7 @@ done:
     return rc;
 }
 
-/* Removes the records of the survey. */
+/* Removes the records of the survey (the run that measured losses). */
 static osh_status remove_survey(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

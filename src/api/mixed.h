@@ -18,8 +18,8 @@ typedef struct osh_choice { // own
     osh_mixed *mixed; // units and their chosen schemes; NULL if an earlier output already has this
                       // choice in its recipe
 } osh_choice;
-/* Makes the survey and the choice. Resumes from the records of an earlier process. osh_choice_end
- * removes the records. */
+/* Runs the survey and chooses a scheme for each unit. Resumes from the records of an earlier
+ * process. osh_choice_end removes the records. */
 osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink,
                            void *user);
 /* Removes the records of the survey. Must be called when the output is complete. */

@@ -42,7 +42,8 @@ int osh_live_width(void)
 bool osh_live_in_front(void)
 {
     pid_t front = tcgetpgrp(STDERR_FILENO);
-    return front < 0 || front == getpgrp(); // front < 0: there is no controlling terminal
+    return front < 0 || front == getpgrp(); // true if the process is in the foreground, or has no
+                                            // controlling terminal (front < 0)
 }
 
 enum {

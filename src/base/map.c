@@ -1,7 +1,7 @@
 /* map.c - maps strings to int64 by open addressing over an array of entries; the keys are stored in
  * one block.
  *
- *   slots   [ . 3 . 1 . 2 . . ]    entry number + 1; 0 is empty; a power of two, at most half full
+ *   slots   [ . 3 . 1 . 2 . . ]    index in `entries` + 1; 0: empty; 2^n slots, at most half full
  *   entries [ {hash, at, len, value} ... ]   in order of insertion
  *   keys    "modelmodel.layers..."   entry.at points into it; a map of views uses entry.key instead
  */

@@ -101,7 +101,7 @@ typedef struct osh_profile_total { // sum of the rows of one phase or stage
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
 /* Returns the totals of the phases, in the order in which the phases first began. A phase that runs
- * on the job's thread and on other threads has two entries. The caller frees the result with
+ * on the job's thread and on other threads has two totals. The caller frees the result with
  * free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {

@@ -219,7 +219,8 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Sets *entries to the list that an entry with "if" selects for this config.json. NULL: no list. */
+/* Sets *entries to the list that a template entry with "if" selects for this config.json, or to
+ * NULL if it selects none. */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -234,8 +235,8 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Sets *first to the first entry without "if", also inside the selected lists. NULL: there is
- * none. */
+/* Sets *first to the first template entry without "if", also inside the selected lists, or to NULL
+ * if there is none. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -288,8 +289,8 @@ done:
     return rc;
 }
 
-/* Adds instance i of a repeated module and all entries inside it. In the name of the module, i
- * replaces `hole` ("{i}" or "{e}"). */
+/* Adds instance i of a repeated module and the nodes of all template entries inside it. In the name
+ * of the module, i replaces `hole` ("{i}" or "{e}"). */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {

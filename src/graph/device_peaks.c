@@ -50,7 +50,8 @@ struct osh_device_peaks {
                              // with the lists of rows of each expert, -1: none
     osh_status failed;  // error of a callback that cannot return a status
     XXH128_hash_t hash; // hash of the last walk's list
-    osh_map *known;     // own: hash of a list and number of tokens -> index in `placed`
+    osh_map *known;     // own: maps the hash of a list and a number of tokens to an index in
+                        // `placed`
     placed *placed;     // own: [room_placed] results of the simulations
     size_t n_placed, room_placed;
 };

@@ -98,8 +98,8 @@ typedef struct job {
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // byte that fills entries of outputs without non-finite elements; as
-                               // I64 it is larger than any index
+enum { NOTHING_FOUND = 0x7f }; // byte that fills the elements of `found` for outputs without
+                               // non-finite elements; as I64 it is larger than any index
 
 /* True if each node that reads the value may skip some of its rows. A non-finite element in a row
  * that is not skipped also makes the output of the node non-finite. */
@@ -147,7 +147,7 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the entry of `found` for output k of a node. NULL: there is no list `found`. */
+/* Returns the element of `found` for output k of a node, or NULL if the run has no `found`. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;

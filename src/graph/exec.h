@@ -78,7 +78,7 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with the ids of `rows`. The lists, with an entry for each value of
+/* Clears a batch and fills it with the ids of `rows`. The lists, with an element for each value of
  * the model, are thus allocated only once for many batches. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
@@ -160,8 +160,8 @@ typedef struct osh_exec_cut {
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
 /* Lists of flags of values for osh_exec_peak. The caller allocates the lists once for many calls,
- * because allocating an entry for each value of the model in each call would be slow. Own [values];
- * all false between calls. */
+ * because allocating an element for each value of the model in each call would be slow. Own
+ * [values]; all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists. After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);

@@ -143,7 +143,8 @@ osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkp
                                const char *why);
 bool osh_node_routes(const osh_node *n); // true if the output of the node assigns tokens to experts
                                          // (a router)
-/* Returns the entry of the checkpoint from which the weight is read (parts.c). */
+/* Returns the description of the tensor (or part of a tensor) from which the weight is read
+ * (parts.c). */
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
 int osh_graph_module(const osh_graph *g, const char *name); // returns the index of the module; -1:
                                                             // no module has this name

@@ -69,8 +69,8 @@ done:
 
 typedef struct splits { // state while the server's list of splits is read
     const reader *x;
-    osh_buf config, split, last_config, last_split; // own: configuration and split of this entry,
-                                                    // and of the previous entry
+    osh_buf config, split, last_config, last_split; // own: configuration and split of the current
+                                                    // item, and of the previous item
     osh_buf configs, names; // own: configs: text of names, such as "main, socratic"; names: split
                             // names of the configuration
     int n_configs, n_names;

@@ -32,13 +32,13 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
     return NULL;
 }
 
-typedef struct entry {                // an entry of the server's list
+typedef struct entry {                // an item of the server's list
     osh_buf type, path, oid, lfs_oid; // own
     int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in the object "lfs"; -1:
                                       // absent
-    bool large;                       // true if the entry has "lfs", so oid and n_bytes are those
-                                      // of a pointer file
-    unsigned seen;                    // bits of the keys that the entry has so far
+    bool large;                       // true if the item has "lfs", so oid and n_bytes are those of
+                                      // a pointer file
+    unsigned seen;                    // bits of the keys that were read so far
 } entry;
 
 typedef struct listing {
@@ -92,7 +92,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
-/* Appends the file of an entry to the list t. */
+/* Appends the file that `e` describes to the list `t`. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +122,7 @@ static const char *tree_buf_text(const osh_buf *b)
     return b->data ? b->data : "";
 }
 
-/* Reads and checks an entry of the server's list. Appends the file to the list t if a pull may need
+/* Reads and checks an item of the server's list. Appends the file to the list t if a pull may need
  * it. */
 static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {

@@ -4,7 +4,7 @@
 
 #include "io/checkpoint.h"
 
-/* Adds the entry e to the list of tensors. Takes ownership of e and of the name of e. */
+/* Adds tensor `e` to the list of tensors. Takes ownership of `e` and of e->name. */
 static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {

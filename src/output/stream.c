@@ -35,7 +35,7 @@ typedef struct worker {
 
 struct stream {
     osh_emitter *e;     // view
-    osh_mem_class class; // class of the stream's memory
+    osh_mem_class class; // class in which the stream's memory is counted
     const int64_t *ids; // view [n]: indices of output tensors; a Linear is named by its first
                         // tensor
     int64_t n, next;    // n: number of output tensors; next: index in `ids` of the first tensor

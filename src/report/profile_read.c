@@ -24,7 +24,7 @@ typedef struct open_stage {
 
 typedef struct reader {
     osh_ctx *cx;
-    osh_map *rows;         // own: stage name -> index of its row
+    osh_map *rows;         // own: maps the name of a stage to the index of the stage's row
     osh_profile_data *d; // view
     const char *path;
     open_stage open[MAX_OPEN]; // stages that have begun and not ended, the outermost first

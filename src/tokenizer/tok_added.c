@@ -16,8 +16,8 @@ typedef struct token {
 } token;
 
 typedef struct trie {
-    osh_tok_pairs edges; // (node << 8 | byte) -> child node; TERMINAL | node -> index of the token
-                         // that ends there
+    osh_tok_pairs edges; // maps node << 8 | byte to the child node, and TERMINAL | node to the
+                         // index of the token that ends there
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
     bool empty, single_word, lstrip, rstrip; // empty: true if the set has no token; single_word,

@@ -26,7 +26,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct bpe {
-    osh_map *vocab;      // own; token -> id
+    osh_map *vocab;      // own: maps a token to its id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
     int32_t *char_ids;   // own; [BMP] id of the token that is the character alone; -1: none; NULL:
                          // not cached

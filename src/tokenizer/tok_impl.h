@@ -249,7 +249,7 @@ osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_fi
                               const char *what);
 void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
-size_t osh_tok_model_size(const osh_tok_model *m); // number of entries of the vocabulary
+size_t osh_tok_model_size(const osh_tok_model *m); // returns the number of tokens in the vocabulary
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
 /* True if no token of the model contains the boundary between the characters x and y. False if a
  * whole word may be a token that merges do not make. */

@@ -187,7 +187,7 @@ static double serde_number(const char *s)
     return minus ? -f : f;
 }
 
-/* Reads one entry ["token", score]. */
+/* Reads one item of the vocabulary, ["token", score]. */
 static osh_status unigram_load_entry(osh_ctx *cx, unigram *u, osh_tok_words *words,
                                      osh_tok_items *it, const char *what)
 {

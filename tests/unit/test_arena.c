@@ -97,7 +97,7 @@ static void test_empty(void **state)
     osh_ctx_free(cx);
 }
 
-/* If the allocation of an entry fails, the arena gives no block and does not change. */
+/* If the allocation of the block's record fails, the arena gives no block and does not change. */
 static void test_out_of_memory(void **state)
 {
     (void)state;
