@@ -235,7 +235,7 @@ static void path_cut_slashes(char *path)
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
-    char real[PATH_MAX], *at = NULL, *next = NULL; // own: at and next
+    char real[PATH_MAX], *at = NULL, *next = NULL; // `at` and `next` are own
     *out = NULL;
     if (!(at = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
     path_cut_slashes(at);

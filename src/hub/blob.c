@@ -32,7 +32,7 @@ static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const
     bool taken = false;
     osh_at *dir = NULL; // own
     char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
-         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: below and name
+         *name = osh_sprintf(cx, "%s.lock", f->etag); // `below` and `name` are own
     if (!below || !name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
     OSH_TRY(osh_at_open_lock(cx, out, dir, name));
@@ -205,7 +205,7 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     osh_status rc = OSH_OK;
     struct stat st;
     char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: link and blob
+         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // `link` and `blob` are own
     char *partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag); // own
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);

@@ -94,8 +94,8 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     return k->n;
 }
 
-/* Adds the bytes of a chunk to the checksums of its tensors. The caller has the turn of the
- * chunk. */
+/* Adds the bytes of a chunk to the checksums of its tensors. All earlier chunks must have been
+ * added. */
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;

@@ -274,8 +274,8 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
 }
 
 /* Adds a band to the checksums, errors and scales of its tensor. Sets *from, *n and *at to the
- * bytes to write, their number and their offset in the file. The caller has the turn of the
- * band. */
+ * bytes to write, their number and their offset in the file. All earlier bands must have been
+ * added. */
 static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
     osh_item *it = b->it;
