@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Checks a condition inside a cmocka test. exact: the condition to the bit. nearly: the tolerant
- * condition. means: the consequence if exact is false and nearly is true. */
+/* Checks a condition inside a cmocka test. `exact` is the condition to the bit, `nearly` the
+ * tolerant condition, and `means` the consequence if `exact` is false and `nearly` is true. */
 static inline void strict(bool exact, bool nearly, const char *what, const char *means)
 {
     if (exact) return;

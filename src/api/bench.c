@@ -12,8 +12,8 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // BLOCK: bytes of a block; N_BLOCKS: blocks in the file
-                                         // for the disk (256 MiB)
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // BLOCK: number of bytes of a block; N_BLOCKS: number of
+                                         // blocks in the file for the disk (256 MiB)
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {
@@ -33,7 +33,7 @@ typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // opera
                                                                         // each shape; 0: not
                                                                         // measured
 
-typedef struct peaks { // members that are numbers: operations or bytes per second; 0: not measured
+typedef struct peaks { // peak speeds; numbers are operations or bytes per second, 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
@@ -46,7 +46,8 @@ typedef struct peaks { // members that are numbers: operations or bytes per seco
     shape_rates shapes;
 } peaks;
 
-enum { COPIED = 256 << 20 }; // bytes of a copy to the GPU, and of a copy inside the GPU's memory
+enum { COPIED = 256 << 20 }; // number of bytes of a copy to the GPU, and of a copy inside the GPU's
+                             // memory
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
  * *direct. */

@@ -34,8 +34,9 @@ typedef struct checked {
     osh_source *source; // own
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
-    int64_t n_forgotten, n_unread; // tensors that the template forgets; all tensors that no node
-                                   // reads (forgotten ones included)
+    int64_t n_forgotten, n_unread; // n_forgotten: number of tensors that the template forgets;
+                                   // n_unread: number of tensors that no node reads (forgotten ones
+                                   // included)
     osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
 } checked;
 
@@ -72,7 +73,7 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = osh_source_checkpoint(c->source);
-    bool *read = NULL; // own [tensors]
+    bool *read = NULL; // own [tensors]: true if a node reads the tensor
     OSH_NEW(cx, read, ck->n_tensors);
     for (int i = 0; i < c->graph->n_weights; i++)
         if (c->graph->weights[i].tensor >= 0) read[c->graph->weights[i].tensor] = true;
@@ -117,7 +118,7 @@ done:
     return rc;
 }
 
-/* ---- a sample ---- */
+/* ---- one sample ---- */
 
 static osh_status sample_make(osh_ctx *cx, osh_dataset *d, bool *text, const char *dir,
                               const osh_graph *g)

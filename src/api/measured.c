@@ -18,7 +18,7 @@
 #include "rewrite/experts.h"
 #include "plan/identity.h"
 
-typedef struct asked { // the measurement that a modifier of the recipe asks for
+typedef struct asked { // a measurement that a modifier of the recipe requires
     size_t at;            // index of the modifier in the recipe
     const osh_reap *reap; // views: at most one of reap and owl is not NULL
     const osh_owl *owl;

@@ -14,6 +14,7 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_s
 /* Sets *text (own) to the lines of a plan about the memory for the measurement. */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
 /* Sets *host to the smallest --host-memory for the measurement and for the run. Sets *of (own) to a
- * text for the pass that needs this memory, such as "outliers are measured before the run". */
+ * text that describes the pass that needs this memory, such as "outliers are measured before the
+ * run". */
 osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -1,6 +1,7 @@
-/* mixed.c - makes the survey and chooses the scheme of each unit of modules. The survey is a run
- * with a journal but without an output, in the directory OUT.oneshot-survey. The survey changes no
- * weight and reads the values of the original model, so it is one pass through the model. */
+/* mixed.c - makes the survey (measures the loss of each candidate scheme) and chooses the scheme of
+ * each unit (modules that must get the same scheme, such as q, k and v). The survey is a run with a
+ * journal but without an output, in the directory OUT.oneshot-survey. The survey changes no weight
+ * and reads the values of the original model, so it is one pass through the model. */
 #include "api/mixed.h"
 
 #include <stdio.h>
@@ -26,13 +27,13 @@ typedef struct survey {
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // hashes of everything on which the survey's records depend: `of` excludes the
+    uint64_t of, id; // hashes of all inputs on which the survey's records depend; `of` excludes the
                      // target (bits or size), `id` includes it
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     char *pass;      // own: text for the pass that needs `least`
-    char *largest;   // own: recipe that gives each unit its candidate with the most bits; NULL: not
-                     // needed
+    char *largest;   // own: recipe that gives each unit the candidate scheme with the most bits;
+                     // NULL: not needed
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -195,7 +196,7 @@ done:
     return rc;
 }
 
-/* ---- effects: kept in a file next to the survey's journal ---- */
+/* ---- file of effects ---- */
 
 static osh_status survey_keep_effects(osh_ctx *cx, const char *path, const survey *s,
                                       const double *effect, int n)
@@ -343,7 +344,7 @@ done:
     return rc;
 }
 
-/* Removes the records of the survey. */
+/* Removes the records of the survey (the run that measured losses). */
 static osh_status remove_survey(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

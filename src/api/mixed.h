@@ -1,5 +1,6 @@
 /* mixed.h - jobs with --target-bits or --target-size. A survey measures the losses of all candidate
- * schemes, the choice gives each unit of modules a scheme, and the run uses the choice. */
+ * schemes, the choice gives each unit (modules that must get the same scheme) a scheme, and the run
+ * uses the choice. */
 #ifndef OSH_API_MIXED_H
 #define OSH_API_MIXED_H
 #include "base/profile.h"
@@ -14,10 +15,11 @@
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own
     char *recipe;
-    osh_mixed *mixed; // NULL if an earlier output already has this choice in its recipe
+    osh_mixed *mixed; // units and their chosen schemes; NULL if an earlier output already has this
+                      // choice in its recipe
 } osh_choice;
-/* Makes the survey and the choice. Resumes from the records of an earlier process. osh_choice_end
- * removes the records. */
+/* Runs the survey and chooses a scheme for each unit. Resumes from the records of an earlier
+ * process. osh_choice_end removes the records. */
 osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink,
                            void *user);
 /* Removes the records of the survey. Must be called when the output is complete. */
@@ -26,6 +28,6 @@ void osh_choice_deinit(osh_ctx *cx, osh_choice *c);
 /* Sets *text (own) to the lines of a plan about the memory for the survey. */
 osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt);
 /* Sets *host to the smallest --host-memory for the survey and for the run with any choice. Sets *of
- * (own) to a text for the pass that needs this memory. */
+ * (own) to a text that describes the pass that needs this memory. */
 osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -57,7 +57,7 @@ static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, o
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    int64_t most = o->max_windows; // number of windows, the skipped ones included
+    int64_t most = o->max_windows; // most: number of windows, including the skipped ones
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
     const osh_hub_data d = {.dataset = o->dataset,
                             .config = o->dataset_config_name,

@@ -37,10 +37,10 @@ enum {
     MMAP_BYTES = 128 << 10,
     GIVE_BYTES = 64 << 10
 };
-/* MALLOC_BYTES: bytes that glibc adds to each block. */
+/* MALLOC_BYTES: number of bytes that glibc adds to each block. */
 enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
-    size_t n_bytes; // bytes of the caller; at most SMALL_BYTES in a small block
+    size_t n_bytes; // number of bytes of the caller; at most SMALL_BYTES in a small block
     void *from;     // pointer that malloc returned; not used for a block of whole pages
     osh_mem_class class;
 } head;
@@ -104,9 +104,9 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-/* Counts `gross` bytes of class `c`. If a large block raises the bytes in use above give_above,
- * waits until other threads have freed memory or have none to free. Returns false if the limit is
- * exceeded. */
+/* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
+ * bytes in use above give_above, waits until other threads have freed memory or have none to free.
+ * Returns false if the limit is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;

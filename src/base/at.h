@@ -15,7 +15,7 @@ typedef struct osh_at osh_at; // an open directory
 osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *below);
 void osh_at_close(osh_ctx *cx, osh_at *d); // accepts NULL
 const char *osh_at_path(const osh_at *d);
-/* Creates a file with a new name: `base` and 16 random digits. *name: own. */
+/* Creates a file with a new name: `base` and 16 random digits. The caller owns *name. */
 osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, const char *base);
 /* Opens the file of an earlier run and keeps its content, if the file is regular, has one hard link
  * and belongs to this user. Anything else with this name is removed, and a new file is created. */
@@ -30,8 +30,9 @@ osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
                          const char *name); // removes a file or link, but no directory; a missing
                                             // file is no error
-/* The two functions write a file or make a link d/name. They create the file or link with a new
- * name in the directory `by`, which is on the same file system, and then rename it. */
+/* Both functions use a name `d`/`name`: osh_at_write writes a file and osh_at_link makes a link.
+ * They create the file or link with a new name in the directory `by`, which is on the same file
+ * system, and then rename it. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

@@ -30,7 +30,7 @@ const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
 
-/* Makes a context. n_threads 0: one thread for each CPU that the process may use. */
+/* Makes a context. If n_threads is 0, it has one thread for each CPU that the process may use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and restarts peaks
@@ -87,13 +87,14 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
 char *osh_strdup(osh_ctx *cx, const char *s);
-char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL: no memory
+char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // returns the text (own), or NULL if there is
+                                                     // no memory
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
  * belongs to the class that was set last. On the CPU back end, device memory is a part of host
- * memory. All byte counts are gross: they include the overhead of the allocator, and a large block
- * counts as whole pages. */
+ * memory. All byte counts are "gross": they include the overhead of the allocator, and a large
+ * block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // sets the class of later allocations;
                                                          // returns the previous class
@@ -105,40 +106,44 @@ void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
  * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
  * until memory was freed and returns true, or returns false if no memory will be freed. Contexts
- * marked by osh_ctx_alone never call it. `give` NULL: no callback. */
+ * marked by osh_ctx_alone never call it. If `give` is NULL, there is no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
  * is exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
-/* Returns the gross bytes in use. OSH_MEM_HOST: the sum of all classes. */
+/* Returns the bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the sum of all
+ * classes. */
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-size_t osh_mem_gross(size_t n_bytes); // gross bytes of an allocation of n_bytes
+size_t osh_mem_gross(size_t n_bytes); // returns the bytes that an allocation of n_bytes takes, with
+                                      // the allocator's overhead
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
 /* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
  * may be kept up to the peak of the counts. */
 void osh_mem_tune(void);
-size_t osh_mem_live(const osh_ctx *cx); // bytes in use, without the overhead of the allocator
-size_t osh_mem_peak(const osh_ctx *cx); // highest osh_mem_live so far
+size_t osh_mem_live(const osh_ctx *cx); // returns the bytes in use, without the overhead of the
+                                        // allocator
+size_t osh_mem_peak(const osh_ctx *cx); // returns the highest osh_mem_live so far
 /* Makes the n-th allocation from now on fail; n = 1 is the next one. n <= 0: no allocation
  * fails. */
 void osh_mem_fail_after(osh_ctx *cx, int64_t n);
 /* True if the allocation that osh_mem_fail_after chose has failed. */
 bool osh_mem_fail_hit(const osh_ctx *cx);
-int64_t osh_rss_peak(void); // highest memory of the process in bytes (VmHWM); < 0: unknown
+int64_t osh_rss_peak(void); // returns the highest memory of the process in bytes (VmHWM); < 0:
+                            // unknown
 
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
                                                                          // osh_progress_mode
-void osh_log_colour(osh_ctx *cx, bool on); // sets whether the live line has colours; only a
+void osh_log_colour(osh_ctx *cx, bool on); // turns colours of the live line on or off; only a
                                            // terminal shows them
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
- * leaves whole lines. path NULL closes the file. */
+ * leaves whole lines. If `path` is NULL, closes the file. */
 osh_status osh_log_file(osh_ctx *cx, const char *path);
 bool osh_log_has_file(osh_ctx *cx);
 /* Sets the first line of each log file opened from now on. */
@@ -149,8 +154,8 @@ void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 typedef void (*osh_log_fn)(void *user, osh_log_level level, const char *text);
-/* Sends the messages to fn instead of stderr. fn is called on any thread, one call at a time, and
- * must not log. fn NULL: messages go to stderr. */
+/* Sends the messages to fn instead of stderr. `fn` is called on any thread, one call at a time, and
+ * must not log. If `fn` is NULL, messages go to stderr. */
 void osh_log_tell(osh_ctx *cx, osh_log_fn fn, void *user);
 typedef enum {
     OSH_PROGRESS_AUTO,
@@ -159,10 +164,12 @@ typedef enum {
     OSH_PROGRESS_NONE
 } osh_progress_mode;
 typedef struct osh_progress {
-    int64_t step, n_steps;        // number of the current subgraph, from 1; number of subgraphs
+    int64_t step, n_steps;        // step: number of the current subgraph, from 1; n_steps: number
+                                  // of subgraphs
     const char *name;             // "model.layers.2"
-    const char *phase;            // "observe", "gptq", "propagate", "read", ...
-    int64_t done, total;          // finished units of work of the phase; all units
+    const char *phase;            // name of the phase: "observe", "gptq", "propagate", "read", ...
+    int64_t done, total;          // done: finished work of the phase; total: all work of the phase;
+                                  // in any unit
     double work_done, work_total; // finished work and all work of the job, in any unit; the ETA is
                                   // computed from both
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
@@ -172,20 +179,20 @@ typedef struct osh_progress {
     double error;                 // relative squared error of the weights so far; < 0: none yet
     double loss;                  // squared error of the outputs, relative to that of rounding to
                                   // nearest; <= 0: unknown
-    bool finished;                // the subgraph is complete: a line is printed for it if stderr is
-                                  // no terminal
-    bool small; // true for a subgraph of a job with very many subgraphs: its line is only in the
-                // log file and in JSON
+    bool finished;                // true if the subgraph is complete: a line is printed for it if
+                                  // stderr is no terminal
+    bool small; // true for a subgraph of a job with a very large number of subgraphs; the line of
+                // the subgraph is only in the log file and in JSON
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // shows the progress; on a terminal at
                                                             // most ten times per second
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
-/* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. fn must
- * not block. fn NULL: no callback. */
+/* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. `fn`
+ * must not block; NULL: no callback. */
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 
 /* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any
- * order. The result must not depend on which worker runs which chunk. worker is in [0,
+ * order. The result must not depend on which worker runs which chunk. `worker` is in [0,
  * osh_threads(cx)). The call returns the status and the message of the failing chunk with the
  * lowest index. A call from inside a chunk, or while another thread's call runs, runs inline as
  * worker 0. After osh_interrupt no chunk begins. */
@@ -202,7 +209,8 @@ typedef struct osh_apart {
     void *user;
 } osh_apart;
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
-size_t osh_apart_bytes(int at_once); // gross bytes that osh_parallel_apart allocates
+size_t osh_apart_bytes(int at_once); // returns the bytes that osh_parallel_apart allocates, with
+                                     // the allocator's overhead
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
  * calls osh_interrupted from time to time, and osh_parallel_for calls it before each chunk. */

@@ -5,11 +5,11 @@
 #include "base/base.h"
 
 typedef struct osh_buf {
-    char *data; // own; NULL while empty
+    char *data; // own: the bytes and a NUL; NULL while the buffer is empty
     size_t len, cap, max_bytes;
 } osh_buf;
 
-void osh_buf_init(osh_buf *b, size_t max_bytes); // max_bytes 0: no limit
+void osh_buf_init(osh_buf *b, size_t max_bytes); // max_bytes is the size limit; 0: no limit
 void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
 /* Reserves memory for n more bytes. An empty buffer gets exactly n. */
 osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n);

@@ -17,16 +17,16 @@ typedef struct osh_log_state {
     pthread_mutex_t lock;
     osh_log_level level;
     int mode;          // osh_progress_mode; AUTO is already resolved
-    bool tty;          // stderr is a terminal: one live line is redrawn there
-    bool colour;       // the live line has colours
-    bool line_open;    // the live line is on the screen
+    bool tty;          // true if stderr is a terminal, on which one live line is redrawn
+    bool colour;       // true if the live line has colours
+    bool line_open;    // true if the live line is on the screen
     char line[512];    // text of the live line, to redraw it after a message
-    int drawn;         // columns that the live line occupies
+    int drawn;         // number of columns that the live line occupies
     double last_shown; // osh_now when the last line was shown, seconds
     double start;      // osh_now at osh_ctx_new or osh_ctx_anew
     double t0, work0;  // t0: time from which the ETA is computed; work0: work_done at t0
     double last_work;
-    bool counting;    // t0 is set
+    bool counting;    // true if t0 is set
     int fd;           // own: descriptor of the log file; -1: none
     char *command;    // own: text of the command, the first line of a log file; NULL: not set
     osh_log_fn hears; // receives messages instead of stderr; NULL: stderr
@@ -39,13 +39,13 @@ typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage of the profile that has begun on this thread and not
                                 // ended
     int row;       // index of the stage's row in the profile
-    bool records;  // the start record of the stage is in the file
+    bool records;  // true if the start record of the stage is in the file
     double start;  // seconds since the profile's start
     double inside; // seconds of the inner scopes that have ended
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* An osh_kept has the pages of freed large blocks, which are kept for the next blocks (kept.c). */
+/* An osh_kept has the pages of freed large blocks. Later blocks reuse these pages (kept.c). */
 enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
@@ -77,7 +77,8 @@ void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
-    /* Gross bytes. The entry of OSH_MEM_HOST counts all classes. */
+    /* Numbers of bytes with the allocator's overhead. The element of OSH_MEM_HOST counts all
+     * classes. */
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
@@ -90,17 +91,18 @@ typedef struct osh_shared {
     _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
-    _Atomic bool interrupted; // lock-free, because a signal handler sets this flag
+    _Atomic bool interrupted; // true after osh_interrupt; lock-free, because a signal handler sets
+                              // the flag
     osh_log_state log;
-    osh_profile *profile; // own; NULL: not started yet
+    osh_profile *profile; // own: profile of the job; NULL: not started yet
     osh_pool *pool;       // own
 } osh_shared;
 
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh;            // own if root is true
-    bool root, alone, inlined; // root: made by osh_ctx_new; alone: set by osh_ctx_alone; inlined:
-                               // set by osh_ctx_inline
+    bool root, alone, inlined; // root: true if osh_ctx_new made the context; alone: set by
+                               // osh_ctx_alone; inlined: set by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // class of the allocations of this context

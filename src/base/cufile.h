@@ -8,7 +8,7 @@ extern "C" {
 #include "base/base.h"
 
 /* Opens the library and its driver once for the process. The process must have a CUDA context and
- * must not fork afterwards. On failure returns false and writes the reason to `why`, which has
+ * must not fork afterwards. On failure returns false and writes the reason to `why`, an array of
  * `room` bytes. */
 bool osh_cufile_open(osh_ctx *cx, char *why, size_t room);
 /* True if the kernel module nvidia-fs is loaded. Without this module cuFile may read through host
@@ -23,8 +23,8 @@ int64_t osh_cufile_register(void **handle, int fd);
 void osh_cufile_deregister(void *handle);
 int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory that many reads use
 void osh_cufile_unlock(void *base);
-/* Reads bytes [at, at + n_bytes) of the file to base + to. The call may read fewer bytes, like
- * read(2). Any thread that uses the GPU may call it. */
+/* Reads bytes [at, at + n_bytes) of the file to the address `base` + `to`. The call may read fewer
+ * bytes, like read(2). Any thread that uses the GPU may call it. */
 int64_t osh_cufile_read(void *handle, void *base, size_t n_bytes, int64_t at, int64_t to);
 /* Returns the meaning of a negative result, such as "the file system does not take it (cuFile
  * 5008)". */

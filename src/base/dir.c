@@ -55,7 +55,7 @@ osh_status osh_dir_make(osh_ctx *cx, const char *path)
     for (size_t i = 1;; i++) {
         char c = p[i - 1] ? p[i] : 0;
         if (c && c != '/') continue;
-        if (!p[i - 1]) break; // the path is empty
+        if (!p[i - 1]) break; // stops if the path is empty
         p[i] = 0;
         if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p)))
             OSH_TRY(path_fail(cx, "make directory", p));
@@ -152,8 +152,8 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path)
     return tree_remove(cx, path);
 }
 
-/* Writes the path of the directory that contains `path` to `to`. Returns false if that path is too
- * long. */
+/* Writes the path of the directory that contains `path` to the array `to`. Returns false if that
+ * path is too long. */
 static bool path_parent(char *to, size_t room, const char *path)
 {
     size_t n = strlen(path);
@@ -208,8 +208,8 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
 
 enum { MAX_LINKS = 40 }; // the kernel's limit
 
-/* Sets *out to the path to which the link at `path` points, or to NULL if `path` is not a link.
- * *out: own. */
+/* Sets *out to the path to which the link at `path` points, or to NULL if `path` is not a link. The
+ * caller owns *out. */
 static osh_status link_target(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -235,7 +235,7 @@ static void path_cut_slashes(char *path)
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
-    char real[PATH_MAX], *at = NULL, *next = NULL; // own: at and next
+    char real[PATH_MAX], *at = NULL, *next = NULL; // `at` and `next` are own
     *out = NULL;
     if (!(at = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
     path_cut_slashes(at);

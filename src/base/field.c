@@ -42,7 +42,7 @@ static osh_status field_refuse(osh_ctx *cx, const osh_field *f, const char *want
 
 static bool field_in_range(const osh_field *f, double v)
 {
-    return !field_has_range(f) || (v >= f->min && v <= f->max); // false for NaN if the field has a
+    return !field_has_range(f) || (v >= f->min && v <= f->max); // refuses NaN if the field has a
                                                                 // range
 }
 

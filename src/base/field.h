@@ -55,7 +55,7 @@ typedef struct osh_given {
     size_t n;
 } osh_given;
 /* Records that an option was given this value. Fails if the option was given before and is not a
- * list. shown: name of the option in the message, such as "--dataset". */
+ * list. `shown` is the name of the option in the message, such as "--dataset". */
 osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown,
                           const char *value);
 /* Finds a row by name or alias; '-' and '_' are equal. NULL: not found. */

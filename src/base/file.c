@@ -179,11 +179,11 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
     return OSH_OK;
 }
 
-/* DIRECT_ALIGN: alignment of memory, offset and size, bytes. DIRECT_LEAST: fewest bytes of a read
- * for which direct access is used. */
+/* DIRECT_ALIGN: alignment of memory, offset and size in bytes. DIRECT_LEAST: smallest read, in
+ * bytes, for which direct access is used. */
 enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 };
 
-typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the bytes piece by piece
+typedef struct scan { // a read of n bytes of f from `offset` on; fn gets the bytes chunk by chunk
     osh_file *f;
     char *room;       // aligned buffer of room_bytes bytes
     size_t room_bytes, n, got;
@@ -448,7 +448,7 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    osh_file_forget_part(f, 0, 0); // 0 bytes mean the whole file
+    osh_file_forget_part(f, 0, 0); // n = 0 means the whole file
 }
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)

@@ -37,7 +37,7 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
  * Allocates a little more than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
-/* Reads n bytes like osh_file_pread_direct and passes them to fn piece by piece. */
+/* Reads n bytes like osh_file_pread_direct and passes them to `fn` chunk by chunk. */
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
@@ -81,7 +81,8 @@ bool osh_file_is_at(const osh_file *f, const char *path);
 typedef struct osh_stamp {
     int64_t n_bytes, mtime_ns, ctime_ns;
     uint64_t inode, device;
-    bool fresh; // changed so recently that a second change could get the same time
+    bool fresh; // true if the file was changed so recently that a second change could get the same
+                // time
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
@@ -94,12 +95,13 @@ void osh_file_forget(osh_file *f);
 /* Drops the clean pages of bytes [offset, offset + n). */
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n);
 
-/* Reads a whole file. *out: own, n bytes followed by a NUL. max_bytes 0: no limit. */
+/* Reads a whole file. *out (own) gets n bytes followed by a NUL. If max_bytes is 0, there is no
+ * limit. */
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path,
                              size_t max_bytes);
 /* Writes a whole file under a temporary name, syncs and renames it. */
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
-/* Writes a whole file like osh_file_write_all. `fill` writes its content piece by piece. */
+/* Writes a whole file like osh_file_write_all. The callback `fill` writes the content. */
 osh_status osh_file_write_by(osh_ctx *cx, const char *path,
                              osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f), void *user);
 /* Copies the content of a file and syncs the copy. */
@@ -110,7 +112,8 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path); // a missing file is 
 bool osh_dir_exists(const char *path);
 /* Makes a directory and its missing parents. An existing directory is no error. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
-/* Lists the names in a directory, sorted by bytes. *names: own, freed with osh_strings_free. */
+/* Lists the names in a directory, sorted by bytes. The caller owns *names and frees it with
+ * osh_strings_free. */
 osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
 /* Removes a directory and everything in it. A missing directory is no error. */
@@ -120,16 +123,18 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the list 
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
 /* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
-char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
+char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // returns the path (own), or
+                                                                     // NULL if there is no memory
 /* Sets *out (own) to `path` without trailing slashes. If the last name of the path is a link, *out
  * is the path to which the link points. `path` need not exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
 /* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);
-int64_t osh_disk_free(const char *path); // free bytes on the disk that holds or will hold `path`; <
-                                         // 0: unknown
+int64_t osh_disk_free(const char *path); // returns the free bytes on the disk that holds or will
+                                         // hold `path`; < 0: unknown
 
-typedef struct osh_io_counts { // bytes that all osh_file_* functions have read and written
+typedef struct osh_io_counts { // number of bytes that all osh_file_* functions have read and
+                               // written
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

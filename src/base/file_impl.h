@@ -7,7 +7,7 @@ struct osh_file {
     int fd;
     int direct;  // descriptor that bypasses the page cache; -1: none
     char *path;  // own
-    bool locked; // the file is in the list of locked files
+    bool locked; // true if the file is in the list of locked files
     osh_file *next_locked;
 };
 

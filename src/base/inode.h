@@ -13,13 +13,15 @@ typedef enum {
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names, n_bytes; // number of hard links, and bytes, of the file
+    int64_t n_names, n_bytes; // n_names: number of hard links of the file; n_bytes: size of the
+                              // file
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // returns kind OSH_INODE_OTHER if lstat fails
-const char *osh_inode_text(const osh_inode *p); // such as "a symbolic link"
-/* Returns the absolute path without links. Parts that do not exist yet are appended as given. *out:
- * own. */
+const char *osh_inode_text(const osh_inode *p); // returns the kind as text, such as "a symbolic
+                                                // link"
+/* Returns the absolute path without links. Parts that do not exist yet are appended as given. The
+ * caller owns *out. */
 osh_status osh_path_real(osh_ctx *cx, char **out, const char *path);
 /* Sets *inside to true if `path` is `dir` or is inside `dir`, also through links and mounts.
  * Neither path need exist. */

@@ -17,15 +17,15 @@ typedef enum {           // each set includes the sets above it
     OSH_N_ISAS
 } osh_isa;
 
-const char *osh_isa_name(osh_isa isa); // the spelling of --isa
+const char *osh_isa_name(osh_isa isa); // returns the set's name as in --isa
 /* Finds the set with this name; "auto" gives osh_isa_auto. Returns false if the name is unknown. */
 bool osh_isa_parse(osh_isa *out, const char *name);
 /* Returns the best set that the CPU and the operating system support. */
 osh_isa osh_isa_of_cpu(void);
 /* Returns the fastest of the supported sets, by a fixed rule for each kind of CPU. */
 osh_isa osh_isa_auto(void);
-osh_isa osh_isa_used(void); // the set in use; osh_isa_auto until a set is pinned
-/* Pins isa for the rest of the process. A second call must name the same set. OSH_E_UNSUPPORTED if
- * the CPU lacks it. */
+osh_isa osh_isa_used(void); // returns the set in use; osh_isa_auto until a set is pinned
+/* Pins isa for the rest of the process. A second call must name the same set. Fails with
+ * OSH_E_UNSUPPORTED if the CPU lacks the set. */
 osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa);
 #endif

@@ -4,7 +4,7 @@
  *   4m12s left [#####.....]  3/28 model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB
  *   err 1.8e-03     (all on one line)
  *
- * On a narrow terminal pieces are left out in this order: error, bar, rate, memory, phase, step,
+ * On a narrow terminal fields are left out in this order: error, bar, rate, memory, phase, step,
  * time. The beginning of a long name is cut. */
 #include "base/live.h"
 
@@ -42,7 +42,8 @@ int osh_live_width(void)
 bool osh_live_in_front(void)
 {
     pid_t front = tcgetpgrp(STDERR_FILENO);
-    return front < 0 || front == getpgrp(); // front < 0: there is no controlling terminal
+    return front < 0 || front == getpgrp(); // true if the process is in the foreground, or has no
+                                            // controlling terminal (front < 0)
 }
 
 enum {
@@ -102,7 +103,7 @@ static void shorten_name(char *name, int room)
 
 int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour)
 {
-    /* Pieces in the order in which they are left out. */
+    /* Fields of the line in the order in which they are left out. */
     static const int goes[] = {ERROR, BAR, RATE, MEMORY, PHASE, STEP, TIME};
     char piece[N_PIECES][PIECE];
     int columns = -2, name = 0, spare = 0;
@@ -113,7 +114,7 @@ int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool 
     if (width > (int)room - 20) width = (int)room - 20; // 20 bytes are reserved for the codes of
                                                         // colours
     for (int k = 0; k < N_PIECES; k++) columns += piece[k][0] ? (int)strlen(piece[k]) + 2 : 0;
-    if (name > LEAST_NAME) spare = name - LEAST_NAME; // bytes that the name can lose
+    if (name > LEAST_NAME) spare = name - LEAST_NAME; // number of bytes that the name can lose
     for (int k = 0; columns - spare > width - 1 && k < (int)(sizeof goes / sizeof *goes); k++) {
         if (!piece[goes[k]][0]) continue;
         columns -= (int)strlen(piece[goes[k]]) + 2;

@@ -12,10 +12,10 @@ typedef struct osh_live {
 /* Prints the live line in at most width - 1 columns, without a newline. Returns the number of
  * columns. */
 int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour);
-int osh_live_width(void);     // columns of the terminal on stderr
+int osh_live_width(void);     // returns the number of columns of the terminal on stderr
 bool osh_live_in_front(void); // true unless the process is in the background of a shell
 
 void osh_show_time(char *to, size_t room, double seconds);                // "4m12s"
-/* Prints bytes as "5.1 of 24.0 GiB". `budget` 0: prints only n. */
+/* Prints a number of bytes as "5.1 of 24.0 GiB". If `budget` is 0, prints only `n`. */
 void osh_show_bytes(char *to, size_t room, int64_t n, int64_t budget);
 #endif

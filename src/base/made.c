@@ -46,7 +46,7 @@ static const struct made {
     osh_path_use use;
     const char *noun;
     bool (*is)(const char *head); // head: [HEAD_BYTES], then a NUL
-    bool streams;                 // pipes, sockets and character devices are allowed
+    bool streams;                 // true if pipes, sockets and character devices are allowed
 } made[] = {{OSH_PATH_LOG, "a log of oneshot", is_log, true},
             {OSH_PATH_PROFILE, "a profile of oneshot", is_profile, true},
             {OSH_PATH_NPY, "a list of f32 numbers as oneshot writes it", is_npy, false},

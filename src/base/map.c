@@ -1,7 +1,7 @@
 /* map.c - maps strings to int64 by open addressing over an array of entries; the keys are stored in
  * one block.
  *
- *   slots   [ . 3 . 1 . 2 . . ]    entry number + 1; 0 is empty; a power of two, at most half full
+ *   slots   [ . 3 . 1 . 2 . . ]    index in `entries` + 1; 0: empty; 2^n slots, at most half full
  *   entries [ {hash, at, len, value} ... ]   in order of insertion
  *   keys    "modelmodel.layers..."   entry.at points into it; a map of views uses entry.key instead
  */
@@ -23,7 +23,7 @@ struct osh_map {
     uint32_t *slots; // own
     entry *entries;  // own
     char *keys;      // own
-    bool views;      // the keys belong to the caller
+    bool views;      // true if the keys belong to the caller
     size_t n_slots, n, cap_entries, n_keys, cap_keys;
 };
 

@@ -11,7 +11,7 @@ extern "C" {
  * then always returns a negative number. */
 void osh_nvml_open(osh_ctx *cx);
 /* Returns the bytes in use on the GPU by all processes and the driver. bus_id is in the form that
- * CUDA returns. < 0: unknown. */
+ * CUDA returns. Returns a negative number if this is unknown. */
 int64_t osh_nvml_used(const char *bus_id);
 #ifdef __cplusplus
 }

@@ -26,7 +26,8 @@ typedef struct worker {
 } worker;
 
 struct osh_pool {
-    int n, n_started;      // n: workers; n_started: running threads (n - 1 when complete)
+    int n, n_started;      // n: number of workers; n_started: number of running threads (n - 1 when
+                           // complete)
     worker *workers;       // own
     pthread_mutex_t taken; // held by the thread whose osh_parallel_for or osh_parallel_apart the
                            // pool executes
@@ -40,8 +41,8 @@ struct osh_pool {
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    _Atomic int crowded; // number of waits that will not spin, because other processes use the
-                         // processors
+    _Atomic int crowded; // number of later waits that will not spin, because other processes use
+                         // the processors
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
     void *user;
@@ -81,7 +82,7 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
 static const double watch_s = 100e-6, gap_s = 30e-6;
 enum { UNWATCHED = 1024 }; // number of waits without spinning after a gap of more than gap_s
 
-/* Spins until `come` returns true or watch_s have passed. */
+/* Spins until the function `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
 {
     double start = osh_now(), last = start;
@@ -101,7 +102,8 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
     }
 }
 
-/* Wakes the threads that wait for `who`. Stores before the call are visible to these threads. */
+/* Wakes the threads that wait for the condition `who`. Stores before the call are visible to these
+ * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
     pthread_mutex_lock(&p->lock); // after this lock each waiting thread sleeps or will check the
@@ -242,15 +244,15 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 typedef struct apart {
     const osh_apart *of;
     osh_ctx *caller;    // view: context of the calling thread, on which `take` runs
-    int64_t n, at_once; // n: chunks; at_once: limit for the number of chunks that are begun and not
-                        // yet taken
+    int64_t n, at_once; // n: number of chunks; at_once: largest number of chunks that are begun and
+                        // not yet taken
     bool *made;         // view [at_once]: item chunk % at_once is true if the chunk is finished and
                         // not yet taken
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t next, taken; // next: first chunk that has not begun; taken: first chunk that is not
-                         // taken
-    int64_t failed;      // lowest chunk whose fn or take failed; n: no chunk failed
+    int64_t next, taken; // next: index of the first chunk that has not begun; taken: index of the
+                         // first chunk that is not taken
+    int64_t failed;      // index of the lowest chunk whose fn or take failed; n: no chunk failed
     osh_status rc;       // status of the chunk `failed`
     char text[OSH_ERROR_BYTES];
 } apart;

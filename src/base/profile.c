@@ -39,8 +39,8 @@ int64_t osh_mem_anon(void)
     return osh_proc_status(text) ? status_anon(text) : -1;
 }
 
-enum { HOLD_MORE = 2 << 20 }; // bytes reserved for regular expressions, Unicode normalization and
-                              // stdio
+enum { HOLD_MORE = 2 << 20 }; // number of bytes reserved for regular expressions, Unicode
+                              // normalization and stdio
 
 int64_t osh_mem_uncounted(osh_ctx *cx)
 {
@@ -69,7 +69,7 @@ osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes)
     return OSH_E_USAGE;
 }
 
-/* ---- memory over time; the caller holds the lock ---- */
+/* ---- memory over time ---- */
 
 static void peak_raise_to(int64_t *most, int64_t now)
 {
@@ -144,7 +144,7 @@ int64_t osh_mem_sampled_peak(osh_ctx *cx)
     return peak;
 }
 
-/* ---- records; the caller holds the lock ---- */
+/* ---- records ---- */
 
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p)
 {
@@ -169,7 +169,7 @@ static int64_t profile_record(osh_ctx *cx, osh_profile *p, const char *step, dou
     return m.anon;
 }
 
-/* ---- start, stop ---- */
+/* ---- start and stop ---- */
 
 static void profile_clear(osh_profile *p)
 {

@@ -9,8 +9,8 @@
 #include "base/base.h"
 #include "base/file.h"
 
-/* Starts the profile and one thread that samples the memory. path NULL: collects for the report and
- * writes no file. */
+/* Starts the profile and one thread that samples the memory. If `path` is NULL, collects data for
+ * the report and writes no file. */
 osh_status osh_profile_start(osh_ctx *cx, const char *path);
 /* Sets the description of the job. The next osh_profile_start writes it before the records and
  * clears it. */
@@ -48,17 +48,17 @@ osh_stage osh_profile_stage(const char *phase); // returns OSH_N_STAGES if the p
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_card { // bytes
-    int64_t now, peak; // bytes of the GPU's arena: now, and highest so far
+    int64_t now, peak; // now: bytes in use in the GPU's arena; peak: highest number of bytes so far
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_card;
 /* Sets the function that reports the device's memory for records. Any thread that writes a record
- * calls it. fn NULL: no function. */
+ * calls it. If `fn` is NULL, records have no memory of the device. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
 /* Returns the anonymous and shared memory of the process now (RssAnon + RssShmem of
- * /proc/self/status); < 0: unknown. Pages of mapped files are not counted, because the kernel can
- * drop them. */
+ * /proc/self/status), or a negative number if this is unknown. Pages of mapped files are not
+ * counted, because the kernel can drop them. */
 int64_t osh_mem_anon(void);
 /* Gives free pages back to the system, then returns the part of osh_mem_anon that osh_alloc does
  * not count. */
@@ -67,8 +67,8 @@ int64_t osh_mem_uncounted(osh_ctx *cx);
  * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`, because data
  * must be read before an error can name the needed budget. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* Value of `least` for jobs that read data, bytes. It includes the memory of the program itself.
- * Every such job needs more than this value. */
+/* Value of `least`, in bytes, for jobs that read data. It includes the memory of the program
+ * itself. Every such job needs more than this value. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
@@ -77,7 +77,7 @@ int64_t osh_mem_held(osh_ctx *cx);
  * OSH_E_NOMEM, with a note that the budget of n_bytes is too small. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 /* Returns the highest osh_mem_anon since osh_profile_start, sampled every 20 ms, at each record,
- * and now. < 0: unknown, or no profile was started. */
+ * and now. Returns a negative number if this is unknown, or if no profile was started. */
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
 typedef struct osh_profile_row { // all scopes of one phase of one subgraph
@@ -89,19 +89,19 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
      * other rows. */
     bool background;
     int64_t peak_bytes, live_bytes; // peak_bytes: highest memory of the process; live_bytes:
-                                    // highest allocated bytes; both while a scope with records was
-                                    // open; 0: no such scope
+                                    // highest allocated bytes; both over the time in which a scope
+                                    // with records was open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase
     double seconds, flops;
-    int64_t n, peak_bytes, live_bytes; // 0: unknown
+    int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
     bool background;
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
 /* Returns the totals of the phases, in the order in which the phases first began. A phase that runs
- * on the job's thread and on other threads has two entries. The caller frees the result with
+ * on the job's thread and on other threads has two totals. The caller frees the result with
  * free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
@@ -112,7 +112,7 @@ typedef struct osh_profile_point {
     int row;        // row of the innermost open stage that osh_profile_begin began on the job's
                     // thread; -1: none
 } osh_profile_point;
-/* A record of osh_profile_checkpoint. own: name. */
+/* A record of osh_profile_checkpoint; `name` is own. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
     osh_profile_row *rows; // own: in the order in which the rows first began
@@ -125,7 +125,7 @@ typedef struct osh_profile_data {
     int64_t peak_bytes;  // value of osh_mem_sampled_peak
     int64_t live_peak;   // highest allocated bytes; < 0: unknown
     int64_t driver_peak; // highest GPU memory at records, as the driver reports it; < 0: unknown
-    osh_io_counts io;    // bytes since the start of the profile
+    osh_io_counts io;    // number of bytes read and written since the start of the profile
 } osh_profile_data;
 /* Copies the data of the profile, which may still run. */
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out);

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double mb = 1 << 20; // bytes of one MB in Quark's files
+static const double mb = 1 << 20; // number of bytes of one MB in Quark's files
 
 static double profile_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
 
@@ -94,7 +94,7 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
     profile_put(cx, p, item, (size_t)n);
 }
 
-/* ---- the summary ---- */
+/* ---- summary ---- */
 
 static void profile_put_stages(osh_ctx *cx, osh_profile *p)
 {

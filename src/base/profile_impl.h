@@ -7,7 +7,7 @@
 
 enum { OSH_MAX_POINTS = 1000 };
 
-typedef struct osh_profile_memory { // bytes; < 0: unknown
+typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
     int64_t anon, rss;       // now
     int64_t high;            // highest value of anon since the last record
     int64_t live, live_high; // allocated bytes: now, and highest since the last record; < 0:
@@ -24,7 +24,7 @@ struct osh_profile {
     char about[1024]; // lines for the head of the file
     int fd;           // descriptor of the file; -1: no file
     int64_t at;       // size of the file so far
-    bool failed;      // a write has failed, and this was reported
+    bool failed;      // true if a write has failed and the failure was reported
     double start;
     osh_io_counts io0;
     osh_profile_row *rows; // own
@@ -34,7 +34,8 @@ struct osh_profile {
     osh_profile_point points[OSH_MAX_POINTS];
     size_t n_points;
     double interval;
-    /* Bytes. driver_peak: highest GPU memory that the driver reported at a record; < 0: unknown. */
+    /* In bytes. driver_peak: highest GPU memory that the driver reported at a record; < 0:
+     * unknown. */
     int64_t peak, live_peak, driver_peak;
     int64_t high, live_high;  // highest values since the last record
     int open[OSH_MAX_SCOPES]; // rows of the job's open stages with records, outermost first
@@ -43,7 +44,8 @@ struct osh_profile {
     void *device_user;        // view
 };
 
-osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p); // bytes since the start
+osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p); // returns the bytes read and
+                                                                       // written since the start
 osh_profile_card osh_profile_card_now(const osh_profile *p);
 
 /* profile_file.c defines these functions. They do nothing if the profile has no file. */

@@ -1,4 +1,4 @@
-/* utf8.h - checks that a text, which may be read in pieces, is UTF-8. */
+/* utf8.h - checks that a text is UTF-8. The text may be read in chunks. */
 #ifndef OSH_UTF8_H
 #define OSH_UTF8_H
 #include <stdbool.h>
@@ -7,11 +7,11 @@
 
 /* State of the check; all members are zero at the beginning of a text. */
 typedef struct osh_utf8 {
-    int64_t n_bytes; // bytes read so far
+    int64_t n_bytes; // number of bytes read so far
     int64_t start;   // position of the last sequence of several bytes
     uint8_t lead;    // first byte of the sequence at `start`
     uint8_t wants;   // number of bytes that the sequence at `start` still needs
-    uint8_t lo, hi;  // limits of the next byte of that sequence
+    uint8_t lo, hi;  // lo, hi: limits of the next byte of that sequence
 } osh_utf8;
 
 /* Reads n more bytes. Returns false at the first sequence that is not UTF-8, such as a surrogate or

@@ -79,8 +79,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
 
 /* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim",
  * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
- * partial_rotary_factor. "rotary_dim", the number of rotated elements, replaces that factor; 0: not
- * given. */
+ * partial_rotary_factor. "rotary_dim", the number of rotated elements, replaces that factor unless
+ * it is 0. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {

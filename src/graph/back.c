@@ -19,7 +19,7 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* True if a gradient that the caller wants depends on the gradient of n's output. */
+/* True if a gradient that the caller wants depends on the gradient of the output of `n`. */
 static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
@@ -74,10 +74,10 @@ done:
     return rc;
 }
 
-typedef struct back_pass { // one backward pass of a batch
+typedef struct back_pass { // state of the backward pass of a batch
     const osh_back *k;    // view
     const osh_weights *w; // view
-    const bool *needs;    // view [values]
+    const bool *needs;    // view [values]: as set by find_needs
     osh_batch *b;         // view
     osh_tensor **dv;      // own: [values] gradients
 } back_pass;
@@ -90,8 +90,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the gradient of in[0] can use the memory of the gradient of n's output, because the op
- * computes gradients in place. */
+/* True if the gradient of in[0] can use the memory of the gradient of the output of `n`, because
+ * the op computes gradients in place. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -99,8 +99,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the arguments of n's gradient op for values: the inputs of n, and the gradients to which the
- * op adds. Allocates the gradients that do not exist yet. */
+/* Sets the arguments of the gradient op of `n` that belong to values: the inputs of `n`, and the
+ * gradients to which the op adds. Allocates the gradients that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -124,8 +124,9 @@ done:
     return rc;
 }
 
-/* Sets the arguments of n's gradient op for weights: the weights of n and their gradients. If the
- * caller has no storage for a gradient, allocates the gradient and puts it into `own`. */
+/* Sets the arguments of the gradient op of `n` that belong to weights: the weights of `n` and their
+ * gradients. If the caller has no storage for a gradient, allocates the gradient and puts it into
+ * `own`. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -196,14 +197,15 @@ done:
     return rc;
 }
 
-/* ---- bytes on the host ---- */
+/* ---- host bytes ---- */
 
 typedef struct tally {
     const osh_back *k;
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    bool *needs, *made, *has; // own: [values]; has: true if the value has a gradient now
+    bool *needs, *made, *has; // own: [values]; has: true if the value has a gradient at the current
+                              // node
 } tally;
 
 static size_t tally_value_gross(const tally *t, int v)
@@ -282,7 +284,7 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena: blocks get the addresses that they have on the GPU ---- */
+/* ---- bytes in an arena ---- */
 
 enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
 
@@ -291,9 +293,10 @@ typedef struct placing {
     int64_t n_tokens;
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
-    bool *needs, *made, *has, *brought; // own: [values]
-    size_t holes; // bytes; upper bound of gaps that freed table rows leave, and that may be too
-                  // small for other blocks
+    bool *needs, *made, *has, *brought; // own: [values]; brought: true if the value exists before
+                                        // the first node
+    size_t holes; // upper bound, in bytes, of the gaps that freed table rows leave and that may be
+                  // too small for other blocks
     size_t peak;
 } placing;
 

@@ -6,14 +6,15 @@
 
 typedef struct osh_back {
     const osh_graph *g;
-    int first, n;        // nodes [first, first + n)
+    int first, n;        // the range of nodes, [first, first + n)
     const bool *run;     // [n] true for nodes that ran; NULL: all nodes ran
     const bool *weights; // [weights of g] true if the caller wants the gradient of the weight
     /* [values of g] true if the caller wants the gradient of the value. Nodes of the range read
      * such a value, but none makes it. */
     const bool *in;
-    bool on_device;      // the batch is on a GPU: each op needs a gradient for GPUs
-    bool rough;          // gradients may be rounded to the compute dtype before they are multiplied
+    bool on_device;      // true if the batch is on a GPU; each op then needs a gradient for GPUs
+    bool rough;          // true if gradients may be rounded to the compute dtype before they are
+                         // multiplied
     /* [weights of g] true if the caller has storage for the gradient of the weight; NULL: for no
      * weight. When a gradient of this weight is first computed, `place` returns the storage (F32,
      * shape of the weight). The gradient is written there, and the callback `weight` gets this
@@ -27,8 +28,8 @@ typedef struct osh_back {
      * F32, shape of the weight, on the device of the batch. dw is a view that is valid during the
      * call. NULL: no weight is wanted. */
     osh_status (*weight)(osh_ctx *cx, void *user, int weight, const osh_tensor *dw);
-    /* Callback for each value with `seen`. dv is the complete gradient, F32 [tokens, width], a view
-     * that is valid during the call. */
+    /* Callback for each value v with seen[v]. dv is the complete gradient, F32 [tokens, width], a
+     * view that is valid during the call. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *dv);
     void *user;
 } osh_back;
@@ -36,20 +37,20 @@ typedef struct osh_back {
 /* Returns OSH_E_UNSUPPORTED, with the name of the first module, if a gradient must pass through an
  * op that has no gradient. A plan calls this function, because osh_back_run fails at such an op. */
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
-/* Runs the backward pass of a batch. b has all values that the nodes read and made (osh_exec_run
- * with keep NULL). The values that the nodes made are freed. dv [values of g], own, each F32
+/* Runs the backward pass of a batch. `b` has all values that the nodes read and made (osh_exec_run
+ * with `keep` NULL). The values that the nodes made are freed. dv [values of g], own, each F32
  * [tokens, width] or NULL: on entry, gradients of values that nodes of the range made and later
  * nodes use; on return, gradients of the values in k->in on which the loss depends. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
-/* Computes an upper bound of the gross host bytes of osh_back_run and of the values of the batch,
- * for n_tokens tokens in any number of samples. leaves [values of g]: true for values that have a
- * gradient on entry. */
+/* Computes an upper bound of the host bytes (with the allocator's overhead) of osh_back_run and of
+ * the values of the batch, for n_tokens tokens in any number of samples. leaves [values of g] is
+ * true for values that have a gradient on entry. */
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                          int64_t n_tokens, int n_threads);
-/* Computes an upper bound of the bytes that the forward pass (osh_exec_run with keep NULL) and
+/* Computes an upper bound of the bytes that the forward pass (osh_exec_run with `keep` NULL) and
  * osh_back_run need at the short-lived end of a device's arena (tensor/device.h), including the
- * gaps between blocks. leaves: as in osh_back_peak. */
+ * gaps between blocks. `leaves` is as in osh_back_peak. */
 osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                                    int64_t n_tokens);
 #endif

@@ -12,7 +12,7 @@
  *   {"if", "refuse"}                             fails with the message "refuse" if "if" is true
  * with these keys:
  *   "weight"   shape of the weight: a list of dims
- *   "bias"     whether there is a bias: true, false or a config key
+ *   "bias"     true if the module has a bias: true, false or a config key
  *   "attr"     {field: expression, or the config key of a string}
  *   "tied"     the module whose weight is used if the checkpoint has none of this name
  *   "tensors"  the name of the module in the checkpoint
@@ -37,7 +37,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     int64_t parent = -1;
     osh_module *m = NULL; // view
     if (g->n_modules >= MAX_MODULES) // limits the memory, because a template of few bytes can have
-                                     // very many modules
+                                     // a very large number of modules
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
@@ -219,7 +219,8 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Sets *entries to the list that an entry with "if" selects for this config.json. NULL: no list. */
+/* Sets *entries to the list that a template entry with "if" selects for this config.json, or to
+ * NULL if it selects none. */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -234,8 +235,8 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Sets *first to the first entry without "if", also inside the selected lists. NULL: there is
- * none. */
+/* Sets *first to the first template entry without "if", also inside the selected lists, or to NULL
+ * if there is none. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -254,8 +255,8 @@ done:
 }
 
 /* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Inside the
- * expert, the name of the expert's first input then stands for only the rows that are routed to the
- * expert. Sets *whole to this name and the value of all rows. */
+ * expert, the name of the expert's first input is then bound to the value with only the rows that
+ * are routed to the expert. Sets *whole to this name and the value of all rows. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -288,8 +289,8 @@ done:
     return rc;
 }
 
-/* Adds instance i of a repeated module and all entries inside it. In the name of the module, i
- * replaces `hole` ("{i}" or "{e}"). */
+/* Adds instance i of a repeated module and the nodes of all template entries inside it. In the name
+ * of the module, i replaces `hole` ("{i}" or "{e}"). */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {
@@ -408,7 +409,7 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
     if (b->g->n_layers > MAX_LAYERS) // limits the memory, because a template of few bytes can have
-                                     // very many layers
+                                     // a very large number of layers
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);
@@ -426,7 +427,7 @@ done:
     return rc;
 }
 
-/* ---- the whole graph ---- */
+/* ---- graph ---- */
 
 static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
 {
@@ -478,7 +479,8 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. 0: not used. */
+/* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. An absent key
+ * is 0: the logits are not divided or not capped. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;

@@ -14,22 +14,22 @@ typedef struct osh_builder {
     osh_graph *g;
     const osh_checkpoint *ck;
     osh_scope scope;
-    osh_map *modules, *weights; // own: name -> index
+    osh_map *modules, *weights; // own: map names to indices
     osh_binding *bound;         // own
     int n_bound;
     const char *root;          // view: name of the module that is the text model, such as "model"
     char *plain;               // own: the root with a dot: "model."
     /* views: prefixes in the checkpoint, of names that begin with "model." and of other names. */
     const char *inner, *outer;
-    const char *prefix;        // prefix of the names of the current entries: "", "model.layers.3."
-                               // or "model.layers.3.mlp.experts.7."
+    const char *prefix;        // prefix of the names of the current template entries: "",
+                               // "model.layers.3." or "model.layers.3.mlp.experts.7."
     const char *layer;         // prefix of the current layer: "model.layers.3.", or ""
     osh_graph_faults *faults;  // view: list to which missing or wrong tensors are added; NULL: they
                                // are errors
 } osh_builder;
 
-/* Returns `p`, with memory for one more item after n items. NULL: no memory. The allocation doubles
- * when n is a power of two. */
+/* Returns the array p, with memory for one more item after its n items; NULL: no memory. The
+ * allocation doubles when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;

@@ -45,13 +45,14 @@ struct osh_device_peaks {
     int32_t *slot;      // own: [values] number of the block of the value
     const osh_exec_brought *in; // view: values that exist before the first node, because the caller
                                 // passes them in
-    bool grown;         // true if a block was allocated since the last touch
+    bool grown;         // true if a block was allocated since the last step ACT_TOUCH
     int32_t n_slots, routes; // n_slots: number of blocks in the list; routes: number of the block
-                             // with the rows of each expert, -1: none
+                             // with the lists of rows of each expert, -1: none
     osh_status failed;  // error of a callback that cannot return a status
     XXH128_hash_t hash; // hash of the last walk's list
-    osh_map *known;     // own: hash of a list and number of tokens -> index in `placed`
-    placed *placed;     // own: [room_placed]
+    osh_map *known;     // own: maps the hash of a list and a number of tokens to an index in
+                        // `placed`
+    placed *placed;     // own: [room_placed] results of the simulations
     size_t n_placed, room_placed;
 };
 
@@ -84,7 +85,7 @@ void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p)
 
 int64_t osh_device_peaks_placed(const osh_device_peaks *p) { return (int64_t)p->n_placed; }
 
-/* ---- the list ---- */
+/* ---- list of steps ---- */
 
 /* Reserves memory for one more element. *items is own: [*room]. */
 static osh_status items_grow(osh_ctx *cx, void **items, size_t *room, size_t n, size_t bytes)
@@ -109,8 +110,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a touch to the list. Omits a touch of 0 bytes if no block was allocated since the last
- * touch, because the extent of the arena has not grown. */
+/* Adds a step ACT_TOUCH to the list. Omits a step of 0 bytes if no block was allocated since the
+ * last ACT_TOUCH, because the extent of the arena has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -156,7 +157,7 @@ done:
     return rc;
 }
 
-/* ---- the walk ---- */
+/* ---- walk over the nodes ---- */
 
 static void peaks_gone(osh_ctx *cx, osh_walk *w, int v)
 {
@@ -270,7 +271,7 @@ done:
     return rc;
 }
 
-/* ---- simulating the list ---- */
+/* ---- simulation of the list ---- */
 
 static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
 {

@@ -18,9 +18,9 @@ void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
  * next walk. in->lent is not read. */
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
-/* Simulates the list for n_tokens tokens. *peak: most bytes that blocks at the short-lived end of
- * the arena need, including the ids of the batch and gaps between blocks. *left: bytes of the
- * values that exist after the last node. */
+/* Simulates the list for n_tokens tokens. *peak is the largest number of bytes that blocks at the
+ * short-lived end of the arena need, including the ids of the batch and gaps between blocks. *left
+ * is the number of bytes of the values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);
 /* Returns the number of simulations so far. */

@@ -73,7 +73,7 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
     osh_free(cx, b);
 }
 
-/* ---- the state of one osh_exec_run ---- */
+/* ---- state of a run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
     int route;         // index of the value that is the router's output
@@ -98,8 +98,8 @@ typedef struct job {
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // byte that fills entries of outputs without non-finite elements; as
-                               // I64 it is larger than any index
+enum { NOTHING_FOUND = 0x7f }; // byte that fills the elements of `found` for outputs without
+                               // non-finite elements; as I64 it is larger than any index
 
 /* True if each node that reads the value may skip some of its rows. A non-finite element in a row
  * that is not skipped also makes the output of the node non-finite. */
@@ -147,22 +147,22 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the entry of `found` for output k of a node. NULL: there is no list `found`. */
+/* Returns the element of `found` for output k of a node, or NULL if the run has no `found`. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
 /* Checks an output for non-finite elements. On a device the result is only stored in `found`, so
- * that the host need not wait. a->rows: rows to check on a device; NULL: all rows. */
+ * that the host need not wait. `a->rows` are the rows to check on a device; NULL: all rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    bool changed = j->hooks && j->hooks->linear_input; // true: the hook may have changed the input
-                                                       // of a Linear
+    bool changed = j->hooks && j->hooks->linear_input; // true if the hook may have changed the
+                                                       // input of a Linear
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
         return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows)
@@ -226,7 +226,7 @@ done:
     return rc;
 }
 
-/* Allocates the tensor of the value. Frees a tensor that an earlier run has kept. */
+/* Allocates the tensor of value v. Frees the old tensor if an earlier run has kept it. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -278,7 +278,7 @@ static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
                    *combine = &n[OSH_EXPERT_COMBINE];
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true: the node of `up` is before the
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true if the node of `up` is before the
                                                           // node of `gate`
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
     const osh_tensor *w[3];
@@ -457,7 +457,7 @@ done:
     return rc;
 }
 
-/* ---- sample by sample ---- */
+/* ---- nodes that run sample by sample ---- */
 
 struct osh_lanes {
     int n_made; // number of threads that have a batch

@@ -20,8 +20,9 @@ typedef struct osh_weights {
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-static inline size_t osh_weights_lists(const osh_graph *g) // gross bytes of the lists w and host,
-                                                           // without tensors
+static inline size_t osh_weights_lists(const osh_graph *g) // returns the bytes of the arrays `w`
+                                                           // and `host` without the tensors, with
+                                                           // the allocator's overhead
 {
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
@@ -38,7 +39,7 @@ const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
                                 const osh_checkpoint *ck, int weight);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
-/* Returns the gross bytes of the loaded weight. */
+/* Returns the bytes of the loaded weight, with the allocator's overhead. */
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Copies host[weight] to the device and sets w[weight]. If host[weight] is NULL, loads the weight
  * from the checkpoint first. Without a device, the loaded tensor becomes w[weight]. */
@@ -50,22 +51,23 @@ void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int fi
 typedef struct osh_batch {
     osh_tensor **values; // own [graph n_values]; NULL: the value does not exist now
     int n_values;
-    int64_t *offsets; // own [n_samples + 1]
+    int64_t *offsets; // own [n_samples + 1]: index of the first token of each sample, then the
+                      // number of tokens
     osh_seqs seqs;    // view of offsets
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that has the values and runs the nodes; NULL: host
-    const int32_t *ids; // view of the caller's [n_tokens]
+    const int32_t *ids; // view of the caller's token ids [n_tokens]
     /* view [n_values]: storage for outputs; a node that makes the value moves the tensor to
      * `values`; NULL: no storage */
     osh_tensor **into;
-    /* view [nodes]: state of the earlier tokens, if the batch is the next piece of one sample;
-     * NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
+    /* view [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
+     * sample; NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
      * osh_exec_span.joins false. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: must outlive the batch
-typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // values v0 <= v < v1
+typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // the values v with v0 <= v < v1
 typedef struct osh_batch_rows { // token ids of a batch; the pointers are views
     const int32_t *ids;     // ids of all samples of the data set
     const int64_t *offsets; // [n + 1] offsets in `ids` of the n samples of the batch
@@ -76,13 +78,13 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with the ids of `rows`. The lists, with an entry for each value of
+/* Clears a batch and fills it with the ids of `rows`. The lists, with an element for each value of
  * the model, are thus allocated only once for many batches. On failure the caller still calls
  * osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
-/* Returns the gross bytes of the lists of values and offsets. */
+/* Returns the bytes of the arrays of values and offsets, with the allocator's overhead. */
 static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 {
     return osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
@@ -97,19 +99,20 @@ void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
-    /* For statistics: called once for each value in each osh_exec_run, after the value is made and
-     * before nodes read it. For values that the caller passes in, called before the first node
-     * runs. NULL: not called. */
+    /* Callback for statistics; may be NULL. It is called once for each value in each osh_exec_run,
+     * after the value is made and before nodes read it. For values that the caller passes in, it is
+     * called before the first node runs. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                         const osh_batch *b);
-    /* For activation quantization: called with the input of a linear node just before the node
-     * runs. The callback may set *x to another tensor, which `user` owns. */
+    /* Callback for activation quantization. It is called with the input of a linear node just
+     * before the node runs. The callback may set *x to another tensor, which `user` owns. */
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
     /* view: memory with which nodes may run sample by sample, one sample per thread
      * (osh_exec_by_sample). `value` is then called at least for outputs of routers and for values
-     * with seen[v]. lanes NULL: nodes run on the whole batch. seen NULL: false for all values. */
+     * with seen[v]. If `lanes` is NULL, nodes run on the whole batch. If `seen` is NULL, it is
+     * false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
@@ -118,7 +121,7 @@ typedef struct osh_exec_hooks {
 typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
-    const bool *run;  // view; NULL: all nodes run
+    const bool *run;  // view: true for nodes that run; NULL: all nodes run
     const bool *keep; // view: [values] true for values that exist after the last node; NULL: all
                       // values are kept
     /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
@@ -126,7 +129,7 @@ typedef struct osh_exec_span {
     osh_exec_values of;
     const bool *routed; // view: [n] true for nodes that run only on the rows of their expert; NULL:
                         // none
-    /* True: the Linears gate and up, and the glu that alone reads both, may run as one kernel
+    /* True if the Linears gate and up, and the glu that alone reads both, may run as one kernel
      * (ops/gated.h). Then the hook `value` is called for the outputs of the two Linears only with
      * seen[v], and linear_input is not called. */
     bool joins;
@@ -148,7 +151,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns e such that nodes [node, e) run together, sample by sample; a single
- * node runs on the whole batch. `seen` is osh_exec_hooks.seen. `run` and `routed` are as in
+ * node runs on the whole batch. `seen` is as in osh_exec_hooks. `run` and `routed` are as in
  * osh_exec_span, for nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
@@ -157,8 +160,8 @@ typedef struct osh_exec_cut {
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
 /* Lists of flags of values for osh_exec_peak. The caller allocates the lists once for many calls,
- * because allocating an entry for each value of the model in each call would be slow. Own [values];
- * all false between calls. */
+ * because allocating an element for each value of the model in each call would be slow. Own
+ * [values]; all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists. After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);
@@ -169,21 +172,24 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     /* If samples run in parallel: sum of the tokens of the n_threads longest samples; 0: the nodes
      * run on the whole batch. */
     int64_t at_once;
-    int64_t longest;  // tokens of the longest sample
-    int64_t past; // tokens of the sample before the batch, if the batch is a piece of one sample
-    const bool *seen;          // view: see osh_exec_hooks
-    const osh_exec_marks *marks; // view; NULL: the call allocates its own lists
+    int64_t longest;  // number of tokens of the longest sample
+    int64_t past; // number of earlier tokens of the sample, if the batch has only the next tokens
+                  // of one sample
+    const bool *seen;          // view: as in osh_exec_hooks
+    const osh_exec_marks *marks; // view: lists that the call may use; NULL: the call allocates its
+                                 // own lists
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
                                   // because the caller of osh_exec_run passes them in
-    const bool *in;     // true: the value exists before the first node
-    const bool *lent;   // true: the value is a view of memory that the caller counts; NULL: false
+    const bool *in;     // true if the value exists before the first node
+    const bool *lent;   // true if the value is a view of memory that the caller counts; NULL: false
                         // for all values
-    const size_t *hook; // bytes that the hook `value` allocates when it is called for the value;
-                        // NULL: 0 bytes
+    const size_t *hook; // number of bytes that the hook `value` allocates when it is called for the
+                        // value; NULL: 0 bytes
 } osh_exec_brought;
-/* Predicts the bytes (gross, an upper bound) that osh_exec_run needs besides the lists of the
- * batch. *left: bytes of the values with keep[v]; left may be NULL. s->keep must not be NULL. */
+/* Predicts an upper bound of the bytes (with the allocator's overhead) that osh_exec_run needs
+ * besides the lists of the batch. *left is the number of bytes of the values v with keep[v]; `left`
+ * may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
 /* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result

@@ -23,7 +23,7 @@ typedef struct tally {
     bool *lane;       // view: [values] true for values of one sample that exist at the current
                       // node; all false between uses
     int n_here;
-    size_t views;     // bytes of the structs of one thread's views of tensors
+    size_t views;     // number of bytes of the structs of one thread's views of tensors
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -92,7 +92,7 @@ static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
     return OSH_OK;
 }
 
-static void count_lane_scratch(tally *t, size_t scratch) // bytes of scratch for one sample
+static void count_lane_scratch(tally *t, size_t scratch) // adds the bytes of scratch for one sample
 {
     size_t threads = (size_t)t->batch->n_threads;
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);

@@ -20,8 +20,8 @@ typedef struct osh_walk_acts {
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value);
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // allocates the outputs of the node
                                                              // and runs the node
-    /* Runs two linear nodes and their glu as one kernel and makes the output of the glu. *done
-     * false: the nodes must run one by one. */
+    /* Runs two linear nodes and their glu as one kernel and makes the output of the glu. *done is
+     * false if the nodes must run one by one. */
     osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
     /* Runs nodes [first, end) sample by sample, with osh_walk_lane for each sample. */
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
@@ -30,7 +30,7 @@ typedef struct osh_walk_acts {
     osh_status (*over)(osh_ctx *cx, osh_walk *w); // called after all nodes have run; NULL: nothing
                                                   // to do
     /* On a device, lists the rows of each expert from the value `route`, the output of a router.
-     * First frees the previous lists. route -1: only frees the lists. */
+     * First frees the previous lists. If `route` is -1, only frees the lists. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
     /* Runs the experts of nodes [first, end) at once and makes the sum of their outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
@@ -40,15 +40,15 @@ struct osh_walk {
     const osh_walk_acts *acts;
     void *user;        // view: data for the callbacks
     osh_exec_span s;   // nodes to run; the caller also sets s.of
-    bool by_sample;    // nodes may run sample by sample
-    const bool *seen;  // view: see osh_exec_hooks
+    bool by_sample;    // true if nodes may run sample by sample
+    const bool *seen;  // view: as in osh_exec_hooks
     /* view [values]: true if nodes that run sample by sample make the value and later nodes read
      * it. All are false before the run. */
     bool *outer;
-    bool tells;        // the hook is called for the outputs of nodes
-    bool on_device;    // outputs do not reuse the memory of inputs, and brought values exist until
-                       // all nodes have run
-    bool lane;         // true: the walk is for one sample, and the values in s.keep exist for the
+    bool tells;        // true if the hook is called for the outputs of nodes
+    bool on_device;    // true if outputs do not reuse the memory of inputs, and brought values
+                       // exist until all nodes have run
+    bool lane;         // true if the walk is for one sample, and the values in s.keep exist for the
                        // whole batch
     int route; // on a device: router output for which the rows of each expert are listed; -1: none
     int *last;         // own [values of s.of]: last node that runs and reads the value; -1: none
@@ -66,9 +66,9 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 bool osh_walk_is_routed(const osh_walk *w, int node);
 /* Numbers for nodes that run as one kernel: two Linears, and the glu at first + OSH_GATED_GLU. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
-/* Returns the storage of output k of a node. OF_BATCH: the rows of the sample in a value of the
- * whole batch. OF_INPUT: the tensor of input 0, if the walk made this tensor and no later node
- * reads it. (A value that the caller brought may be a view, or may be read later.) NEW: a new
+/* Returns the storage of output k of a node. OF_BATCH is the rows of the sample in a value of the
+ * whole batch. OF_INPUT is the tensor of input 0, if the walk made this tensor and no later node
+ * reads it. (A value that the caller brought may be a view, or may be read later.) NEW is a new
  * tensor. */
 typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
 osh_out osh_walk_out(const osh_walk *w, int node, int k);

@@ -13,25 +13,25 @@ typedef struct osh_partition osh_partition;
 
 /* A module of the Hugging Face tree that the template names. Parents come before children. */
 typedef struct osh_module {
-    char *name; // own: such as "model.layers.0.self_attn.q_proj"
-    char *cls;  // own: such as "Linear"
+    char *name; // own: full name, such as "model.layers.0.self_attn.q_proj"
+    char *cls;  // own: class, such as "Linear"
     int parent; // index of the parent; -1: root
     int node;   // node that runs the module; -1: the module only contains others
 } osh_module;
 
 typedef struct osh_value {
-    char *name; // own: such as "model.layers.0.a"
+    char *name; // own: name, such as "model.layers.0.a"
     int64_t width;
     /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has f32_out.
      * The ids are I32 [N]. */
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
     int first_use, last_use; // first and last node that read the value; -1: no node reads it
-    /* In a value of the quantized model, the corresponding value of the original model
-     * (osh_graph_add_original); -1: both models share the value. */
+    /* Index of the corresponding value of the original model (osh_graph_add_original), in a value
+     * of the quantized model; -1: both models share the value. */
     int original;
-    /* In a value of the original model, the corresponding value of the quantized model; -1: the
-     * value is not of the original model. */
+    /* Index of the corresponding value of the quantized model, in a value of the original model;
+     * -1: the value is not of the original model. */
     int quantized;
 } osh_value;
 
@@ -44,7 +44,7 @@ typedef struct osh_weight {
                      // this name (compressed)
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // true: the weight is stored as codes and scales, and the caller makes the
+    bool compressed; // true if the weight is stored as codes and scales, and the caller makes the
                      // tensor in osh_weights
     osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                         // tensor
@@ -57,7 +57,7 @@ typedef struct osh_node {
     int out[OSH_OP_MAX_OUT];
     int w[OSH_OP_MAX_IN]; // indices of weights; -1: no weight
     void *attr; // own; in a node of the original model a view of the attributes of the next node
-    bool original;        // the node makes values of the original model only
+    bool original;        // true if the node makes values of the original model only
 } osh_node;
 static inline bool osh_node_is(const osh_node *n, const char *op)
 {
@@ -83,8 +83,8 @@ typedef struct osh_graph {
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: class of the default sequential target, such as
                            // "LlamaDecoderLayer"
-    bool wrapped;          // true: a text model inside a model for images or sound
-    /* true: the output head has no weight, because the checkpoint has no tensor for it and
+    bool wrapped;          // true if the text model is inside a model for images or sound
+    /* true if the output head has no weight, because the checkpoint has no tensor for it and
      * config.json ties it to no other tensor */
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
@@ -94,9 +94,9 @@ typedef struct osh_graph {
     int *joined;
 } osh_graph;
 
-/* Builds the graph and checks presence, shape and dtype of every weight. models_dir NULL: uses the
- * embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the known
- * architectures. */
+/* Builds the graph and checks presence, shape and dtype of every weight. If models_dir is NULL,
+ * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the
+ * known architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 /* Builds the graph like osh_graph_new, with a routed_rows node before each expert: the expert then
@@ -126,7 +126,8 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
  * model.layers.0, language_model.lm_head becomes lm_head. NULL: the name is the same, or there is
  * no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-static inline size_t osh_value_bytes(const osh_graph *g, int v) // bytes of a value per token
+static inline size_t osh_value_bytes(const osh_graph *g, int v) // returns the bytes of a value per
+                                                                // token
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
 }
@@ -142,17 +143,18 @@ osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkp
                                const char *why);
 bool osh_node_routes(const osh_node *n); // true if the output of the node assigns tokens to experts
                                          // (a router)
-/* Returns the entry of the checkpoint from which the weight is read (parts.c). */
+/* Returns the description of the tensor (or part of a tensor) from which the weight is read
+ * (parts.c). */
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
 int osh_graph_module(const osh_graph *g, const char *name); // returns the index of the module; -1:
                                                             // no module has this name
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that is changed, or that depends on a changed node, is
- * doubled: a node of the original model is inserted before it, with the same weights but with
- * original values as inputs and outputs. moved [nodes]: new index of each node. Old indices of
- * nodes and values become invalid. */
+ * weights of node i will change. Every node that is changed, or that depends on a changed node,
+ * exists twice in the new graph: a node of the original model is inserted before it, with the same
+ * weights but with original values as inputs and outputs. moved [nodes] gets the new index of each
+ * node. Old indices of nodes and values become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
-/* Sets *out (own) to the graph as Graphviz text. p NULL: without subgraphs. */
+/* Sets *out (own) to the graph as Graphviz text. If `p` is NULL, the text has no subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {

@@ -117,7 +117,7 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;
     const char *arch = c->architecture ? c->architecture : "";
-    bool coded = false; // true: the embedding table at out->embedding is quantized
+    bool coded = false; // true if the embedding table at out->embedding is quantized
     *out = (osh_missing_head){.name = head_name(c), .embedding = -1,
                               .tied = c->tie_word_embeddings};
     out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||

@@ -10,9 +10,9 @@ typedef struct osh_missing_head {
     const char *name; // static string: the end of the head's name in transformers, such as
                       // "lm_head"
     int64_t embedding; // index of the tensor that is the embedding table
-    bool tied;         // head and embedding share a weight
-    bool renamed;      // the head's name may have another prefix in transformers than in the
-                       // checkpoint
+    bool tied;         // true if head and embedding share a weight
+    bool renamed;      // true if the head's name in transformers may have another prefix than in
+                       // the checkpoint
 } osh_missing_head;
 
 /* Describes the missing head of a checkpoint. Returns false if the checkpoint has a head, or no
@@ -22,8 +22,8 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
  * output head, or one of the tensors of the head's compressed weight. */
 bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor);
 /* True if a weight [O, I] has vocab_size rows (config.json), and its module is outside of decoder
- * blocks and towers and does not have the name of an embedding table. name, n bytes: name of the
- * module, or of one of its tensors. */
+ * blocks and towers and does not have the name of an embedding table. `name` (n bytes) is the name
+ * of the module, or of one of its tensors. */
 bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I);
 /* True if the tensor is the embedding table, or one of the tensors of the compressed table. */
 bool osh_head_is_table(const char *tensor);

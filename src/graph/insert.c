@@ -69,7 +69,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
 {
     osh_status rc = OSH_OK;
     splice s = {.g = g};
-    int *moved = NULL, at = 0; // own [nodes]
+    int *moved = NULL, at = 0; // own [nodes]: new index of each node
     OSH_NEW(cx, s.nodes, g->n_nodes + n);
     OSH_NEW(cx, s.made, n);
     OSH_NEW(cx, moved, g->n_nodes);

@@ -3,9 +3,9 @@
 #define OSH_INSERT_H
 #include "graph/graph.h"
 
-typedef struct osh_insertion { // a new node: before node `node`, on one input of that node, or
-                               // after it, on its first output
-    int node, in; // index of the node; index of the input
+typedef struct osh_insertion { // a new node; it is inserted before node `node`, on one input of
+                               // that node, or after that node, on its first output
+    int node, in; // node: index of the node; in: index of its input
     bool behind;
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them

@@ -18,7 +18,7 @@
 
 #include "graph/heads.h"
 
-typedef struct part { // a piece of a name between two dots
+typedef struct part { // the text between two dots of a name
     const char *s;
     size_t n;
 } part;
@@ -292,7 +292,7 @@ const char *osh_kind_lasting_name(const char *name, size_t *n)
     return s;
 }
 
-/* ---- the state for a checkpoint ---- */
+/* ---- state for a checkpoint ---- */
 
 static const cJSON *json_member(const cJSON *o, const char *key)
 {

@@ -5,7 +5,7 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * h and a are the same in both models; q and all values that are computed from q are doubled. The
+ * h and a are the same in both models; q and all values that are computed from q exist twice. The
  * two nodes of a pair are neighbours in the graph's list of nodes, and the two values in its list
  * of values. */
 #include "graph/graph.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct doubling {
-    bool *nodes, *values;  // own: true if the node or value is doubled
+    bool *nodes, *values;  // own: true if the node or value exists twice in the new graph
     int *moved;            // view: new index of each node; the node of the original model is
                            // directly before it
     int *moved_value;      // own: new index of each value; the value of the original model is
@@ -64,8 +64,8 @@ done:
     return rc;
 }
 
-/* Returns a copy of a node with the indices of values in the new graph; `original`: with the values
- * of the original model. */
+/* Returns a copy of a node with the indices of values in the new graph. If `original` is true, with
+ * the values of the original model. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

@@ -90,10 +90,10 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
     }
 }
 
-/* reach[i]: index of the last node that must be in the same subgraph as node i, with all nodes
- * between. Raises reach[i] for the Linears that read value v, so that they are in one subgraph. If
- * other nodes are between them, all nodes of the smallest module that contains them are in one
- * subgraph; for experts, only gate and up of each expert. */
+/* reach[i] is the index of the last node such that all nodes from i to it must be in one subgraph.
+ * Raises reach[i] for the Linears that read value v, so that they are in one subgraph. If other
+ * nodes are between them, all nodes of the smallest module that contains them are in one subgraph;
+ * for experts, only gate and up of each expert. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -119,8 +119,9 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* Sets unit[i] to the module of the target to which node i belongs, or to -1. Nodes that must be in
- * one subgraph belong to the target of the first such node that has a target. */
+/* For each node i, sets unit[i] to the module of the target to which the node belongs, or to -1.
+ * Nodes that must be in one subgraph belong to the target of the first such node that has a
+ * target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -156,7 +157,7 @@ static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 }
 
 typedef struct alive { // values that exist and that a later node reads
-    int *v; // own [values]
+    int *v; // own [values]: indices of these values
     int n;
 } alive;
 
@@ -195,7 +196,7 @@ done:
 }
 
 typedef struct open_part { // a subgraph whose last node is not yet known
-    int first, n_targets; // index of the first node; number of targets so far
+    int first, n_targets; // first: index of the first node; n_targets: number of targets so far
     int module;           // index of the module of the first target; -1: none
 } open_part;
 
@@ -242,7 +243,7 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     osh_status rc = OSH_OK;
     const char *layer = g->layer_class;
     osh_partition *p = NULL; // own
-    bool *hit = NULL;        // own: [n_modules]
+    bool *hit = NULL;        // own: [n_modules] true if a target matches the module
     int *unit = NULL, *reach = NULL; // own: [n_nodes] each
     if (per_subgraph < 1)
         OSH_FAIL(cx, OSH_E_USAGE, "sequential targets per subgraph: want at least 1, got %lld",

@@ -13,7 +13,8 @@
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step; // at < 0: the whole tensor is the matrix
+    int64_t at, first, step; // values of "at", "first" and "step"; at < 0: the whole tensor is the
+                             // matrix
     bool transposed;
 } rule;
 

@@ -8,7 +8,7 @@
 #include "base/profile.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 32 }; // number of rows that a chunk of osh_parallel_for reads
+enum { PIECE = 32 }; // number of rows that one call of osh_parallel_for's function reads
 
 typedef struct reading {
     const osh_checkpoint *ck;
@@ -26,8 +26,8 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
     return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* Tensors that a lookup allocates for n ids that name m different rows of w. A run allocates the
- * tensors by the shapes of room_shape, and a plan counts their bytes. */
+/* Tensors that a lookup allocates for n ids that name m different rows of the table w. A run
+ * allocates the tensors by the shapes of room_shape, and a plan counts their bytes. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -146,7 +146,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape for n ids, which is reached if all ids differ. */
+/* Returns the largest possible shape of a tensor for n ids. It is reached if all ids differ. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));

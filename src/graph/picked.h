@@ -23,8 +23,8 @@ typedef struct osh_picked_ids {
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
-/* The two functions return upper bounds of the gross bytes of a lookup of n tokens: in host memory,
- * and in the arena of a device. */
+/* Return upper bounds of the bytes of a lookup of n tokens: osh_picked_bytes in host memory, with
+ * the allocator's overhead, the other function in the arena of a device. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n);
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n);
 #endif

@@ -153,8 +153,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* With this type a pair has an element of each half of the whole head, and the last pairs do
-     * not rotate. */
+    /* With this type, a rotated pair has one element from the first half of the head and one from
+     * the second half. The last pairs are not rotated. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

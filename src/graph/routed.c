@@ -45,7 +45,7 @@ static bool is_expert(const osh_graph *g, int first)
     if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original)
         return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
-    /* true: the node of `up` is before the node of `gate` */
+    /* true if the node of `up` is before the node of `gate` */
     bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
@@ -143,8 +143,9 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // row: bytes per token of input,
-                                                              // output and router's output
+                 osh_value_bytes(g, g->nodes[combine].in[2]); // `row` is the number of bytes per
+                                                              // token of input, output and router's
+                                                              // output
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
            osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));

@@ -41,7 +41,7 @@ void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
                              const osh_tensor *x);
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
-/* Returns an upper bound of the gross bytes that a node of an expert needs besides its inputs and
- * outputs, for a batch of n_tokens tokens. */
+/* Returns an upper bound of the bytes (with the allocator's overhead) that a node of an expert
+ * needs besides its inputs and outputs, for a batch of n_tokens tokens. */
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens);
 #endif

@@ -239,7 +239,7 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
  * "every", "else"}: tests the layer's item in a list of config.json, or the word that config.json
  * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
  * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
- * not a multiple of `every`. {"from"}: true if layer >= from. {"in"}: true if that list of
+ * not a multiple of `every`. {"from"} is true if layer >= from. {"in"} is true if that list of
  * config.json contains layer. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {

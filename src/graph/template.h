@@ -20,14 +20,14 @@
 typedef struct osh_template {
     char *name;  // own: name for messages, such as "llama.json"
     cJSON *json; // own
-    bool by_route; // experts get only the tokens that are routed to them
+    bool by_route; // true if experts get only the tokens that are routed to them
     const cJSON *wrap; // view: "wraps" of the template of the model that contains this text model;
                        // NULL: none
 } osh_template;
 
-/* Finds the template of an architecture. models_dir NULL: only embedded templates; else the files
- * of models_dir have precedence. *out is NULL if no template has this architecture. *known (own)
- * then lists the known architectures; known may be NULL. */
+/* Finds the template of an architecture. If models_dir is NULL, searches only embedded templates;
+ * else the files of models_dir have precedence. *out is NULL if no template has this architecture.
+ * *known (own) then lists the known architectures; known may be NULL. */
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
                              const char *architecture, const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
@@ -42,8 +42,8 @@ typedef struct osh_scope {
     const osh_hf_config *config;
     int64_t layer;  // number of the current layer
     int64_t window; // window of the layer in tokens; 0: no window
-    bool sliding;   // the layer has sliding attention; may be true with window 0
-    bool sparse;    // the layer has experts
+    bool sliding;   // true if the layer has sliding attention, also if `window` is 0
+    bool sparse;    // true if the layer has experts
     int64_t e;      // number of the repeated module inside the layer
     int64_t max_position; // max_position_embeddings of config.json
 } osh_scope;
@@ -72,8 +72,8 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
 /* Sets *out to the window of a layer in tokens, from the template's "window" row {"size", "when",
- * "layers", "from", "every"}; 0: full attention. *sliding: true if the layer has sliding
- * attention. */
+ * "layers", "from", "every"}, or to 0 for full attention. Sets *sliding to true if the layer has
+ * sliding attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
                             int64_t layer);
 /* Sets *out to true if the layer has experts according to the template's "sparse" row {"when",

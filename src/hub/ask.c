@@ -15,7 +15,7 @@ static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",
                                         "https://hf.co"};
-    bool safe = !strncasecmp(url, "https:", 6); // the scheme is https
+    bool safe = !strncasecmp(url, "https:", 6); // true if the scheme is https
     if (osh_http_same_host(url, hub->endpoint)) return safe || !strncasecmp(url, hub->endpoint, 6);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (safe && osh_http_same_host(url, hosts[i])) return true;

@@ -25,14 +25,14 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
-/* Waits until this process has the lock of the file f. *out: own, the locked file. */
+/* Waits until this process has the lock of the file f. Sets *out (own) to the locked file. */
 static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     bool taken = false;
     osh_at *dir = NULL; // own
     char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
-         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: below and name
+         *name = osh_sprintf(cx, "%s.lock", f->etag); // `below` and `name` are own
     if (!below || !name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
     OSH_TRY(osh_at_open_lock(cx, out, dir, name));
@@ -51,8 +51,8 @@ done:
     return rc;
 }
 
-/* Opens the directory of the snapshot in which the file f will be. *name: last part of f->path, a
- * view of f. */
+/* Opens the directory of the snapshot in which the file f will be. Sets *name to the last part of
+ * f->path, a view of f. */
 static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name,
                                     const osh_hub_place *p, const osh_hub_file *f)
 {
@@ -116,8 +116,7 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state by the size of the file at `path`. If p->verified is false, the hash of the file must
- * also be right. */
+/* Sets *state by the size of the file at `path`, or by size and hash if p->verified is false. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {
@@ -206,14 +205,15 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     osh_status rc = OSH_OK;
     struct stat st;
     char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: link and blob
+         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // `link` and `blob` are own
     char *partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag); // own
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted, because
-                                                           // the file may have holes
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted instead of
+                                                           // the size, because the file may have
+                                                           // holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

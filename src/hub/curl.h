@@ -17,8 +17,8 @@
 #define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
 typedef struct osh_curl {
     OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
-    char version[40]; // such as "libcurl/7.88.1"; stored, because only one thread at a time may
-                      // call curl_version
+    char version[40]; // version of libcurl, such as "libcurl/7.88.1"; stored, because only one
+                      // thread at a time may call curl_version
 } osh_curl;
 /* Opens libcurl on the first call in the process. The library stays open. */
 osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);

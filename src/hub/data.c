@@ -19,8 +19,8 @@ typedef struct registered {
     bool system_first;
     const char *refused; // reason why the rows cannot be read as LLM Compressor reads them; NULL:
                          // none
-    bool never;          // true: the data set is also refused with a column or template of the
-                         // caller
+    bool never;          // true if the data set is refused even if the caller gives a column or
+                         // template
 } registered;
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "

@@ -1,4 +1,4 @@
-/* fetch.c - fetches the bytes of one file. Each idle thread fetches a part:
+/* fetch.c - fetches the bytes of one file. Each idle thread fetches a part (a range of bytes):
  *
  *   blobs/<etag>.oneshot.incomplete     the bytes so far; a large file has holes for missing parts
  *   blobs/<etag>.oneshot.ranges         record: the ranges of a large file (ranges.h); if absent,
@@ -26,17 +26,17 @@ typedef struct osh_fetch { // a file that is being downloaded
                             // fetched as one stream
     osh_at *blobs;          // own
     char *partial, *ranges; // own: names of the two files in blobs
-    struct osh_fetch *next; // next item of the list p->open
-    osh_ranges parts;       // p->lock protects `parts`, at_work and no_ranges
+    struct osh_fetch *next; // view: next item of the list p->open
+    osh_ranges parts;       // protected by p->lock, like at_work and no_ranges
     int at_work;            // number of other threads that fetch a part of the file
-    bool no_ranges;         // the server ignores range requests
+    bool no_ranges;         // true if the server ignores range requests
 } osh_fetch;
 
 typedef struct stream { // one request for a part of the file
     osh_fetch *x;
     osh_part *part;
     int64_t asked_end;
-    bool over; // true: the rest of the answer is not needed
+    bool over; // true if the rest of the answer is not needed
 } stream;
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
@@ -157,8 +157,8 @@ done:
     return rc;
 }
 
-/* Makes requests until the part has all its bytes. After a request that got bytes, the number of
- * attempts begins at 0 again. */
+/* Makes requests until the part has all its bytes. Each request that gets bytes sets the number of
+ * attempts back to 0. */
 static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
 {
     osh_status rc = OSH_OK;

@@ -82,8 +82,8 @@ done:
     return rc;
 }
 
-/* Opens the directory below HF_HOME in which the file f will be. *name: last part of f->path, a
- * view of f. */
+/* Opens the directory below HF_HOME in which the file f will be. Sets *name to the last part of
+ * f->path, a view of f. */
 static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
                                 const osh_hub_place *p, const osh_hub_file *f)
 {

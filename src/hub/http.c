@@ -28,7 +28,7 @@ struct osh_http {
     struct curl_slist *plain, *with_token; // own: lists of headers
     char agent[128], text[CURL_ERROR_SIZE];
     long idle_s;
-    bool counted; // OSH_HTTP_BYTES were counted by osh_mem_count
+    bool counted; // true if osh_mem_count has counted OSH_HTTP_BYTES
 };
 
 typedef struct transfer { // state of one request, for the callbacks

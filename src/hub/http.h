@@ -12,8 +12,9 @@
 #include "hub/hub.h"
 
 typedef struct osh_http osh_http; // connections of one thread to servers
-/* OSH_HTTP_BYTES: host memory that libcurl needs for connections and certificates; osh_http_open
- * counts it. OSH_HTTP_BODY_BYTES: largest body that is stored in memory. */
+/* OSH_HTTP_BYTES: number of bytes of host memory that libcurl needs for connections and
+ * certificates; osh_http_open counts them. OSH_HTTP_BODY_BYTES: largest body that is stored in
+ * memory. */
 enum { OSH_HTTP_BYTES = 2 << 20, OSH_HTTP_BODY_BYTES = 256 << 10 };
 /* Makes the object for connections. A request ends early if *stop becomes true or the job is
  * interrupted. `stop` may be NULL. */
@@ -22,14 +23,14 @@ void osh_http_close(osh_ctx *cx, osh_http *http);
 
 typedef struct osh_http_reply {
     long status;         // status such as 200 or 404; 0: no answer or an incomplete answer
-    bool unreached;      // no connection was made
+    bool unreached;      // true if no connection was made
     char why[256];       // reason for status 0
     char *redirect;      // own: absolute address to which a status 3xx redirects; NULL: none
     int64_t range_from, range_total; // values of the header Content-Range; -1: there is none
-    osh_buf headers, body; // own; body: bytes of the body that were not passed to q->take, up to a
-                           // limit
+    osh_buf headers, body; // own; body: the bytes of the body that were not passed to q->take, up
+                           // to a limit
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
-    size_t n_body;       // bytes of body or long_body
+    size_t n_body;       // number of bytes of body or long_body
 } osh_http_reply;
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
 /* Returns the value of a header without white space around it (a view of r), and its length in *n.
@@ -39,12 +40,12 @@ bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *v
 
 typedef struct osh_http_request {
     const char *url;
-    bool with_token;       // true: the access token is sent with the request
-    int64_t from, to;      // bytes [from, to); to 0: up to the end
+    bool with_token;       // true if the access token is sent with the request
+    int64_t from, to;      // range of the bytes to get, [from, to); to 0: up to the end
     size_t max_body;  // limit of the body in bytes: a longer answer with status 200 is a failure; a
                       // longer refusal is cut
-    /* Callbacks for the body of an answer with status 200 or 206: `begin` is called once, then
-     * `take` for each piece. take NULL: the body is stored in the reply. */
+    /* Callbacks for the body of an answer with status 200 or 206. `begin` is called once, then
+     * `take` for each chunk. If `take` is NULL, the body is stored in the reply. */
     osh_status (*begin)(osh_ctx *cx, void *user, const osh_http_reply *r);
     osh_status (*take)(osh_ctx *cx, void *user, const void *p, size_t n);
     void *user;

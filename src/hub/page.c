@@ -1,5 +1,5 @@
-/* page.c - reads a page of rows that the server of rows sends, and writes the rows as lines of
- * JSON:
+/* page.c - reads a page of rows that the Hub's datasets server sent, and writes the rows as lines
+ * of JSON:
  *
  *   {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...],
  *    "num_rows_total": 7473}
@@ -20,12 +20,13 @@ typedef struct reading {
     void *user;
     unsigned seen;          // bits of keys that the item has so far: 1: row, 2: row_idx, 4:
                             // truncated_cells; 8: the first message was read
-    int64_t row_at, number; // row_at: offset of the row in the page; number: value of row_idx; -1:
-                            // not found yet
+    int64_t row_at, number; // row_at: offset of the row in the page; number: value of row_idx; each
+                            // is -1 until it is found
     bool cut, no_object;
     const char *column; // name of the column to find
     int64_t column_at;  // offset of the column's value in the row; -1: not found
-    bool role, system;  // first message: role: the key "role" exists; system: its value is "system"
+    bool role, system;  // about the first message; role: true if the key "role" exists; system:
+                        // true if its value is "system"
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)
@@ -142,7 +143,7 @@ static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_skip(w);
 }
 
-typedef struct opening { // state for opening_put, which writes `text` instead of the first byte
+typedef struct opening { // state of opening_put, which writes `text` instead of the first byte
     reading *r;
     const char *text; // NULL: `text` is already written
 } opening;

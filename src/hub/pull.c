@@ -10,7 +10,8 @@
 #include "hub/pull.h"
 
 enum { AT_ONCE = 8, MAX_NAME = 4096 };
-enum { WORK_BYTES = 1 << 20 }; // bytes of host memory of a thread, without its connections
+enum { WORK_BYTES = 1 << 20 }; // number of bytes of host memory of a thread, without its
+                               // connections
 static const char index_name[] = "model.safetensors.index.json",
                   single_name[] = "model.safetensors";
 
@@ -21,7 +22,7 @@ typedef struct batch {
     size_t n;
     int64_t n_bytes; // sum of the sizes of the files
     size_t next, finished; // next: index of the next file; finished: number of complete files;
-                           // p->lock protects these and at_work
+                           // protected by p->lock, like at_work
     int at_work;
 } batch;
 
@@ -117,8 +118,8 @@ done:
     return rc;
 }
 
-/* Opens connections for at least one worker, and for at most `most` as far as host memory permits.
- * *n: number of workers. */
+/* Opens connections for as many workers as host memory permits, at least 1 and at most `most`. *n
+ * is the number of workers. */
 static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n, int most)
 {
     osh_status rc = OSH_OK;
@@ -139,7 +140,8 @@ done:
     return rc;
 }
 
-/* Downloads all files of the batch on several threads. visible: shows the final progress. */
+/* Downloads all files of the batch on several threads. If `visible` is true, shows the final
+ * progress. */
 static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;

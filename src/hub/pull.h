@@ -1,4 +1,4 @@
-/* pull.h - declares the parts of a pull (a download of a model): list the repository's files
+/* pull.h - declares the steps of a pull (a download of a model): list the repository's files
  * (tree.c), download all files (pull.c), one file (blob.c), the bytes of a file (fetch.c). */
 #ifndef OSH_HUB_PULL_H
 #define OSH_HUB_PULL_H
@@ -11,7 +11,8 @@
 typedef struct osh_hub_tree {
     osh_hub_file *files; // own
     size_t n, cap, n_name_bytes;
-    bool has_pickles; // the repository has weights in a format that this program does not read
+    bool has_pickles; // true if the repository has weights in a format that this program does not
+                      // read
     char commit[41];
 } osh_hub_tree;
 /* Asks the Hub for the current commit of the revision and for the list of files of this commit. */
@@ -32,12 +33,13 @@ typedef struct osh_hub_place { // directories and shared state of files that are
     const osh_hub *hub;
     const osh_hub_name *name;
     const char *commit, *repo, *snapshot; // repo, snapshot: paths of directories
-    bool verified;       // an earlier pull has checked the hashes of all files of the snapshot
-    bool lacked;         // a file of the snapshot was missing
+    bool verified;       // true if an earlier pull has checked the hashes of all files of the
+                         // snapshot
+    bool lacked;         // true if a file of the snapshot was missing
     const char *headers; // directory for files that have only a header; NULL: whole files are
                          // downloaded
-    atomic_bool stop;    // a download has failed, so all threads end
-    atomic_llong done;   // bytes downloaded so far
+    atomic_bool stop;    // true if a download has failed, so that all threads end
+    atomic_llong done;   // number of bytes downloaded so far
     pthread_mutex_t lock;
     pthread_cond_t changed;   // signalled when a member below or an osh_fetch changes
     struct osh_fetch *open;   // files of which other threads may fetch parts; protected by the lock
@@ -57,7 +59,7 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *p,
                                  const osh_hub_file *f); // compares only the size
-/* Sets *n_bytes to the bytes of the file that are still to be downloaded. */
+/* Sets *n_bytes to the number of bytes of the file that are still to be downloaded. */
 osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p,
                               const osh_hub_file *f);
 typedef struct osh_hub_target {
@@ -71,8 +73,8 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
 /* Computes the hash of the file's bytes with the algorithm of f->etag: SHA-256, or git's SHA-1. */
 osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const osh_hub_file *f,
                              const osh_hub_place *p);
-/* Fetches a part of a file that another thread downloads. *did is false if there is no such
- * part. */
+/* Fetches a part of a file that another thread downloads. *did is false if no part is left to
+ * fetch. */
 osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, bool *did);
 bool osh_hub_fetch_has_parts(const osh_hub_file *f); // true if several threads can fetch the file
 osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f);

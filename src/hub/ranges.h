@@ -14,7 +14,7 @@ enum { OSH_MOST_PARTS = 64 };
 typedef struct osh_part {
     int64_t at, end; // at: offset of the next byte to fetch; end: offset of the first byte after
                      // the part
-    bool busy;       // a thread is fetching the part
+    bool busy;       // true if a thread is fetching the part
 } osh_part;
 typedef struct osh_ranges {
     int64_t n_bytes; // size of the file in bytes

@@ -27,7 +27,7 @@ typedef struct reader { // state while the rows of one data set are downloaded
     osh_http_reply r; // own: the last answer
     char *config, *split; // own: configuration and split of the current part of rows->splits
     int part;
-    int64_t n_rows, n_bytes; // number of rows and bytes written so far
+    int64_t n_rows, n_bytes; // number of rows and number of bytes written so far
     osh_file *out;           // own
     char *lines;             // own [LINE_BYTES]: buffer of bytes to write
     size_t n_lines;
@@ -69,8 +69,8 @@ done:
 
 typedef struct splits { // state while the server's list of splits is read
     const reader *x;
-    osh_buf config, split, last_config, last_split; // own: configuration and split of this entry,
-                                                    // and of the previous entry
+    osh_buf config, split, last_config, last_split; // own: configuration and split of the current
+                                                    // item, and of the previous item
     osh_buf configs, names; // own: configs: text of names, such as "main, socratic"; names: split
                             // names of the configuration
     int n_configs, n_names;
@@ -320,8 +320,8 @@ done:
     return rc;
 }
 
-/* Downloads the rows of one part of rows->splits (n bytes at `part`) and appends them to the
- * file. */
+/* Downloads the rows of one split in rows->splits (n bytes at `part`, such as "train[:512]") and
+ * appends them to the file. */
 static osh_status rows_write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -341,8 +341,7 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: copy of the settings, in which the endpoint is the server of
-                           // rows
+    osh_hub server = *hub; // view: copy of `hub` in which the endpoint is the datasets server
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

@@ -1,18 +1,19 @@
-/* rows.h - downloads rows of a data set from the Hub's server of rows and writes them to a .jsonl
- * file. */
+/* rows.h - downloads rows of a data set from the Hub's datasets server (the server of rows) and
+ * writes them to a .jsonl file. */
 #ifndef OSH_HUB_ROWS_H
 #define OSH_HUB_ROWS_H
 #include "hub/ask.h"
 
 typedef struct osh_hub_rows { // a request for rows of a data set
-    const char *id, *config; // config NULL: the data set's only configuration
-    const char *splits;      // such as "train" or "train[:512]"
+    const char *id, *config; // names of the data set and of its configuration; config NULL: the
+                             // only configuration
+    const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     const char *text;        // template for the key "text" of a line, with "{column}"; NULL: rows
                              // are not changed
     const char *chat;        // name of the column with a conversation; a line has only this column;
                              // NULL: `text` makes the line
-    bool system_first;       // true: an empty system message is inserted if a conversation does not
-                             // begin with one
+    bool system_first;       // true if conversations that do not begin with a system message get an
+                             // empty one
     int64_t most;            // largest number of rows; 0: all rows of the splits
 } osh_hub_rows;
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
@@ -27,9 +28,9 @@ typedef struct osh_hub_page { // properties of a page of the server's answer
     int64_t n;                // number of rows in the page
     int64_t n_total;          // number of rows in the split; -1: the answer does not have this
                               // number
-    bool partial;             // true: the server has only some rows of the split
+    bool partial;             // true if the server has only some rows of the split
 } osh_hub_page;
-/* Reads the page and passes each row to `put` as a line of JSON, in pieces. If `rows` is NULL, only
+/* Reads the page and passes each row to `put` as a line of JSON, in chunks. If `rows` is NULL, only
  * counts and checks the rows. */
 osh_status osh_hub_page_read(osh_ctx *cx, osh_hub_page *page, osh_json_walk *w,
                              const osh_hub_rows *rows, osh_json_put_fn put, void *user);

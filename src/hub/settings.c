@@ -112,7 +112,7 @@ done:
     return rc;
 }
 
-/* Returns the address (own) of the server of rows for an endpoint:
+/* Returns the address (own) of the datasets server for an endpoint:
  * https://datasets-server.huggingface.co for https://huggingface.co. */
 static char *hub_rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
 {

@@ -1,4 +1,4 @@
-/* sha.h - computes the SHA-256 or SHA-1 hash of bytes that come in pieces. */
+/* sha.h - computes the SHA-256 or SHA-1 hash of bytes that are added in chunks. */
 #ifndef OSH_HUB_SHA_H
 #define OSH_HUB_SHA_H
 #include "base/base.h"

@@ -6,10 +6,10 @@
 
 #include "hub/pull.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer: bytes
-                                                                       // of a page, pages, bytes of
-                                                                       // a text
-/* Limits of the list in memory: files, and bytes of all names. */
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of the answers:
+                                                                       // bytes of a page, number of
+                                                                       // pages, bytes of a text
+/* Limits of the list in memory: number of files, and bytes of all names. */
 enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
@@ -32,12 +32,13 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
     return NULL;
 }
 
-typedef struct entry {                // an entry of the server's list
+typedef struct entry {                // an item of the server's list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in "lfs"; -1: absent
-    bool large;                       // true: the entry has "lfs", so oid and n_bytes are those of
+    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in the object "lfs"; -1:
+                                      // absent
+    bool large;                       // true if the item has "lfs", so oid and n_bytes are those of
                                       // a pointer file
-    unsigned seen;                    // bits of the keys that the entry has so far
+    unsigned seen;                    // bits of the keys that were read so far
 } entry;
 
 typedef struct listing {
@@ -91,7 +92,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
-/* Appends the file of an entry to the list t. */
+/* Appends the file that `e` describes to the list `t`. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -121,7 +122,7 @@ static const char *tree_buf_text(const osh_buf *b)
     return b->data ? b->data : "";
 }
 
-/* Reads and checks an entry of the server's list. Appends the file to the list t if a pull may need
+/* Reads and checks an item of the server's list. Appends the file to the list t if a pull may need
  * it. */
 static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {

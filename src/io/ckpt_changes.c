@@ -6,8 +6,8 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // largest number of folds of a tensor: one multiplies it by factors, one divides
-                   // it by factors
+enum { MOST = 2 }; // largest number of folds of a tensor: one multiplies by factors, the other
+                   // divides by factors
 enum { PIECE = 256 }; // number of elements that are converted at a time
 
 struct osh_ckpt_changes {
@@ -15,7 +15,7 @@ struct osh_ckpt_changes {
         osh_fold_rule of[MOST];
         int n, n_steps;
         osh_rewrite *steps; // own
-    } *tensors; // own [n]
+    } *tensors; // own [n]: changes of each tensor
     int64_t n;
 };
 
@@ -86,8 +86,8 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides every larger unit, so the
-                                                // largest unit is a multiple of all units
+    for (int k = 0; c && k < c->n_steps; k++) { // each alignment (`unit`) divides every larger one,
+                                                // so the largest is a multiple of all
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }

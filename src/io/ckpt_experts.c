@@ -29,12 +29,12 @@ static const char *const families[] = {
 };
 
 typedef struct stack { // the two tensors that contain all experts of a layer
-    const osh_st_entry *up, *down; // views: up: the tensor of gate and up; down: the tensor of down
+    const osh_st_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed, single; // transposed: true: the layout is [E, D, 2F], [E, F, D]; single: true:
-                             // the tensors are scales with one number for each expert
-    bool by_output;          // true: the tensors are scales with one number for each output
+    bool transposed, single; // transposed: true if the layout is [E, D, 2F], [E, F, D]; single:
+                             // true if the tensors are scales with one number for each expert
+    bool by_output;          // true if the tensors are scales with one number for each output
     const struct stack_kind *kind;
 } stack;
 
@@ -64,8 +64,8 @@ static bool family_is_known(const osh_hf_config *c)
     return false;
 }
 
-/* Sets *other to the tensor whose name is `name` with its end `from` replaced by `to`, or to NULL
- * if there is none. */
+/* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
+ * `to`, or to NULL if the checkpoint has no such tensor. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)

@@ -57,7 +57,7 @@ done:
     return rc;
 }
 
-/* ---- safetensors files that are not shards ---- */
+/* ---- files that are not shards ---- */
 
 typedef struct numbering { // a name such as "model-00001-of-00003.safetensors", divided at its
                            // numbers

@@ -4,7 +4,7 @@
 #include "base/base.h"
 
 /* Fails with a message that says what the path is: a file, an adapter, weights in another format,
- * or a directory of the Hub's cache. `lacks`: text for the message that says what the path lacks,
- * such as "no config.json". */
+ * or a directory of the Hub's cache. The message contains the text `lacks`, which says what the
+ * path lacks, such as "no config.json". */
 osh_status osh_ckpt_refuse_other(osh_ctx *cx, const char *path, const char *lacks);
 #endif

@@ -43,7 +43,7 @@ static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // true: a row of the virtual tensor contains a column of e
+    bool turned = e->row < e->column; // true if a row of the virtual tensor contains a column of e
     int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
     int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
     char *row = osh_alloc(cx, (size_t)pitch); // own

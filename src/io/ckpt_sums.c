@@ -12,8 +12,8 @@ enum { PIECE_BYTES = 256 << 10 }; // number of bytes that are read at a time if 
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
-    uint64_t *sums; // own [n]
-    bool *seen;     // own [n]
+    uint64_t *sums; // own [n]: checksum of each tensor that was read
+    bool *seen;     // own [n]: true if the tensor was read
     int64_t *order; // own [n]: indices of the tensors in the order in which they were first read
     int64_t n, n_seen; // n: number of stored tensors; n_seen: number of tensors in `order`
 };
@@ -25,7 +25,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_unwatch(cx, ck);
     OSH_NEW(cx, s, 1);
     pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // give: osh_checkpoint_unwatch frees it
+    ck->sums = s; // the checkpoint takes ownership; osh_checkpoint_unwatch frees the sums
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
     OSH_NEW(cx, s->order, ck->n_tensors);

@@ -10,7 +10,7 @@
 typedef struct osh_edges osh_edges;
 osh_status osh_edges_new(osh_ctx *cx, osh_edges **out);
 void osh_edges_free(osh_ctx *cx, osh_edges *e);
-size_t osh_edges_bytes(void); // returns the gross bytes of an osh_edges
+size_t osh_edges_bytes(void); // returns the bytes of an osh_edges, with the allocator's overhead
 /* Writes n bytes to f at offset `at`. Any thread may call this function; no byte may be written
  * twice. Incomplete blocks are stored in e until they are complete. Whole blocks are written at
  * once: without the page cache if (uintptr_t)from and `at` have the same remainder modulo

@@ -340,7 +340,7 @@ done:
     return rc;
 }
 
-/* Keys by which config.json can give the number of experts. */
+/* Keys with which config.json can state the number of experts. */
 static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts",
                                           "n_routed_experts"};
 enum { N_EXPERT_KEYS = sizeof expert_keys / sizeof *expert_keys };

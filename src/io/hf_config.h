@@ -14,7 +14,8 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     double theta, factor;
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    int64_t original_max_position_embeddings; // 0: the key is not in config.json
+    int64_t original_max_position_embeddings; // the key of this name; 0: config.json does not have
+                                              // it
     double low_freq_factor, high_freq_factor; // for llama3
     double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
     double attention_factor; // for yarn and longrope; < 0: the key is not in config.json
@@ -22,7 +23,8 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     bool truncate;                            // for yarn; default: true
     const cJSON *short_factor, *long_factor;  // for longrope: lists of numbers; views of
                                               // config.json
-    double llama_4_scaling_beta;              // 0: the key is not in config.json
+    double llama_4_scaling_beta;              // the key of this name; 0: config.json does not have
+                                              // it
     double alpha; // theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is
                   // not changed
 } osh_rope;
@@ -56,7 +58,7 @@ typedef struct osh_hf_config {
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
 void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
-/* Gets a number or bool of config.json by key; a bool is 0 or 1. *found is false if the key is
+/* Gets the number or bool `key` of config.json; a bool is 0 or 1. *found is false if the key is
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);

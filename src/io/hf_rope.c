@@ -17,11 +17,11 @@
 #include <math.h>
 #include <string.h>
 
-/* State while the parameters are read. If a parameter is missing or invalid (a problem), it gets a
- * default value. The text of the first problem is stored. */
+/* State while the parameters are read. If a parameter is missing or invalid (called a problem), it
+ * gets a default value. The text of the first problem is stored. */
 typedef struct reader {
     osh_ctx *cx;
-    const cJSON *config, *dict; // dict: the object rope_scaling or rope_parameters; NULL:
+    const cJSON *config, *dict; // dict: the object rope_scaling or rope_parameters; NULL if
                                 // config.json has neither
     const osh_rope_defaults *family;
     const char *type;           // rope type, for messages

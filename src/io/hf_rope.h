@@ -4,8 +4,10 @@
 #include "io/hf_config.h"
 
 typedef struct osh_rope_defaults { // a family's values for keys that config.json does not have
-    int64_t max_position_embeddings, original_max_position_embeddings; // 0: no default
-    double theta, partial_rotary_factor; // 0: the defaults of all families, 10000 and 1
+    int64_t max_position_embeddings, original_max_position_embeddings; // values of these keys; 0:
+                                                                       // the family has none
+    double theta, partial_rotary_factor; // values of these keys; 0: as in most families, 10000 and
+                                         // 1
     const char *theta_key, *partial_key; // names of rope_theta and partial_rotary_factor in older
                                          // files; NULL: no other names
     double sliding_theta;    // theta of layers with sliding attention, if they have their own rope;
@@ -13,14 +15,14 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     const char *sliding_key; // key of sliding_theta in config.json; NULL: there is no such key
     double proportional;     // if config.json has no rope, layers with full attention have the type
                              // "proportional" with this partial_rotary_factor; 0: they do not
-    bool longrope;           // true: the types "su" and "yarn" mean longrope
-    bool required;           // true: the family's class always uses a rope type that has
+    bool longrope;           // true if the types "su" and "yarn" mean longrope
+    bool required;           // true if the family's class always uses a rope type that has
                              // parameters, so a config.json without them is incomplete
-    bool alpha;              // true: the type "dynamic" with the key alpha means a larger theta
+    bool alpha;              // true if the type "dynamic" with the key alpha means a larger theta
                              // (osh_rope.alpha) for samples of any length
 } osh_rope_defaults;
-/* Reads rope [2]: the rope of layers with full attention, and the rope of layers with sliding
- * attention. Sets *unknown to NULL if both are complete. If not, sets it to the reason, which the
+/* Reads the ropes of layers with full attention (rope[0]) and of layers with sliding attention
+ * (rope[1]). Sets *unknown to NULL if both are complete. If not, sets it to the reason, which the
  * caller owns, such as "longrope" or "yarn: 'factor' is missing". The function does not fail if a
  * rope is incomplete, because a recipe that needs no calibration data needs no rope. */
 osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,

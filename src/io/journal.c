@@ -16,9 +16,9 @@ struct osh_journal {
     uint8_t *bytes;              // own: content of the file when it was opened
     osh_journal_record *records; // own
     int64_t n, cap;
-    int64_t end, damaged;        // end: number of bytes of the file up to the end of the last valid
-                                 // record; damaged: number of bytes after it
-    uint64_t number, sum; // number: that of the next record; sum: checksum of the last record
+    int64_t end, damaged;        // end: offset after the last valid record; damaged: number of
+                                 // bytes of the file after `end`
+    uint64_t number, sum; // number: number of the next record; sum: checksum of the last record
     struct { int64_t end; uint64_t number, sum; } synced;
 };
 

@@ -49,7 +49,7 @@ osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all record
 typedef struct osh_reader {
     const uint8_t *at;
     size_t left;
-    bool bad; // true: a value was longer than the rest of the payload; all later reads return 0
+    bool bad; // true if a value was longer than the rest of the payload; all later reads return 0
 } osh_reader;
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);

@@ -6,16 +6,16 @@
 #include "base/file.h"
 #include "tensor/tensor.h"
 
-typedef struct osh_st_entry {
+typedef struct osh_st_entry { // an entry: describes one tensor of a file, or a part of a tensor
     char *name; // own
     osh_dtype dtype;
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
-     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. at:
-     * offset of its first element in the file; row, column: bytes from one row or column to the
-     * next; begin is 0. */
+     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
+     * is the offset of its first element in the file, `row` and `column` are the bytes from one row
+     * or column to the next, and `begin` is 0. */
     int64_t at, row, column;
 } osh_st_entry;
 
@@ -26,7 +26,8 @@ void osh_st_read_direct(osh_st *st); // all later reads of tensors bypass the pa
                                      // (osh_file_pread_direct)
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
-/* Returns entry i (view: lives as long as st). Entries are sorted by their offset in the file. */
+/* Returns entry i, which describes one tensor (view: lives as long as st). Entries are sorted by
+ * the offset of the tensor in the file. */
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i);
 /* Reads a whole tensor. */
 osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e);
@@ -50,9 +51,10 @@ int64_t osh_st_header(const osh_st *st, uint64_t *sum); // returns the number of
                                                         // before the data; sets *sum to the XXH3 of
                                                         // these bytes
 
-/* Computes the layout of a new file. The caller has set name, dtype and shape of each entry. Sorts
- * the entries as the safetensors library does (by dtype, then by bytes of the name) and sets begin
- * and end. Sets *header, which the caller owns, to the 8-byte length, the JSON and the padding. */
+/* Computes the layout of a new file. The caller has set name, dtype and shape of each entry (one
+ * for each tensor). Sorts the entries as the safetensors library does (by dtype, then by bytes of
+ * the name) and sets begin and end. Sets *header, which the caller owns, to the 8-byte length, the
+ * JSON and the padding. */
 osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries,
                          int64_t n);
 /* Computes a layout like osh_st_layout, but sorts a list of pointers to the entries instead of the

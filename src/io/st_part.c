@@ -15,11 +15,11 @@
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
-typedef struct axis { // one dimension of a matrix. In a variable `near`, the dimension whose
+typedef struct axis { // one dimension of a matrix; in a variable `near`, the dimension whose
                       // consecutive elements are closer together in the file; in `far`, the other
                       // dimension
     int64_t n, step;  // n: number of elements; step: bytes in the file from one element to the next
-    int64_t pitch;    // bytes in the result from one element to the next
+    int64_t pitch;    // number of bytes in the result from one element to the next
 } axis;
 
 static void put_element(char *to, const char *from, size_t size)
@@ -31,7 +31,7 @@ static void put_element(char *to, const char *from, size_t size)
 
 typedef struct block { // a rectangle of the part: near.n x far.n elements
     int64_t at;  // offset of the first element in the file
-    size_t size; // bytes of an element
+    size_t size; // number of bytes of an element
     axis near, far;
 } block;
 

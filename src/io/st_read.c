@@ -28,8 +28,8 @@ struct osh_st {
     uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
     osh_st_entry *entries; // own, sorted by offset in the file
     int64_t n;
-    bool direct; // true: tensors are read without the page cache
-    char *names; // own: the names of all entries, each with a NUL
+    bool direct; // true if tensors are read without the page cache
+    char *names; // own: the names of all tensors, each with a NUL
 };
 
 static int64_t u64_le(const uint8_t *b)
@@ -39,8 +39,8 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* Reads the header. *text: own. If the length of the header is larger than the file, fails without
- * allocating memory for it. */
+/* Reads the header to *text (own). If the length of the header is larger than the file, fails
+ * without allocating memory for it. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -115,8 +115,8 @@ static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const c
     return OSH_OK;
 }
 
-/* Reads the fields of an entry from its JSON object; begin and end count from the start of the
- * data. */
+/* Reads the description of a tensor from its JSON object. Sets begin and end to offsets from the
+ * start of the data. */
 static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const char *name,
                               const cJSON *o)
 {
@@ -170,7 +170,7 @@ static int by_offset(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Checks that the sorted entries cover all bytes of the data without gap or overlap. Then adds
+/* Checks that the sorted tensors cover all bytes of the data without gap or overlap. Then adds
  * data_begin to the offsets, so that they count from the start of the file. */
 static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-enum { HEADER_BYTES = 8 + 64 };         // upper bound of the header's bytes without the entries:
+enum { HEADER_BYTES = 8 + 64 };         // upper bound of the header's bytes without the tensors:
                                         // length, metadata, padding
 
 /* Returns the rank of a dtype in the sort order of the safetensors library, which is the descending
@@ -40,7 +40,7 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : by_entry_name(a, b);
 }
 
-/* Sorts the list by name. Returns a view of a name that two entries have, or NULL if all names are
+/* Sorts the list by name. Returns a view of a name that two tensors have, or NULL if all names are
  * different. */
 static const char *twice_in_list(osh_st_entry **list, int64_t n)
 {
@@ -115,7 +115,7 @@ done:
     return rc;
 }
 
-/* Sorts the entries and sets begin and end, in bytes from the start of the data. */
+/* Sorts the tensors and sets their begin and end, in bytes from the start of the data. */
 static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;

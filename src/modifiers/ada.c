@@ -22,14 +22,14 @@ typedef struct ada { // arguments of the modifier
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    double beta[2];      // the function ada_key reads beta and adjust, because the table of fields
-                         // cannot describe lists
+    double beta[2];      // the key beta: read by the function ada_key, as is the key lr_adjust,
+                         // because the table of fields cannot describe lists
     /* the key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
      * is adjust[1]; adjust[1] 0: the key is not given */
     double adjust[2];
-    bool minmax;         // AutoRound: true: the ranges of groups are also learned
-    char *unit;          // own: the module whose output the codes are learned from: "block",
-                         // "linear" or "auto" (block if possible, else linear)
+    bool minmax;         // for AutoRound: true if the ranges of groups are also learned
+    char *unit;          // own: the module whose output error is minimized, "block" or "linear", or
+                         // "auto" (block if possible, else linear)
     osh_block_rule block;
 } ada;
 
@@ -495,7 +495,7 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
 {
     osh_status rc = OSH_OK;
     osh_ada_args a = {0}; // own: a.scale, a.zero
-    double *sums = NULL;  // own: one block of memory with a.nearest [O], a.learned [O] and a.curve
+    double *sums = NULL;  // own: one allocation with a.nearest [O], a.learned [O] and a.curve
     OSH_TRY(args_new(cx, m, j, &a));
     a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
     OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
@@ -593,8 +593,8 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     return peak;
 }
 
-/* Returns the number of operations: for each step and each element of the weight, 2 I for the
- * product with H, and 80 for about 20 slower operations. */
+/* Returns the number of operations of all steps. A step takes, for each element of the weight, 2 I
+ * operations for the matrix product with H, and 80 for about 20 slower operations. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

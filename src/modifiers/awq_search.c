@@ -39,14 +39,14 @@ typedef struct search {
     band *bands;    // own
     int64_t n_bands, n_rows, widest; // n_rows: number of rows of all quantized Linears; widest:
                                      // largest number of rows of a band
-    double *sums;   // own: [bands, n] sum over the rows of each band, from which w of the formula
-                    // is computed
-    float *most;    // own: [bands, n] largest |W| of each column in a band; after find_mean the
-                    // first n elements are the largest over all bands
+    double *sums;   // own: [bands, n] for each band, the sum over the rows of the band from which w
+                    // of the formula is computed
+    float *most;    // own: [bands, n] largest |W| of each column in a band; find_mean replaces the
+                    // first n elements by the largest over all bands
     double *mean;   // own: [n] w of the formula, a mean over all rows
-    float *s;       // own: [grid, n]
+    float *s;       // own: [grid, n] factors at each point of the grid
     float *global;  // own: [grid] for strategy tensor_group: global scale at each point of the grid
-    double *loss;   // own: [bands, grid]
+    double *loss;   // own: [bands, grid] loss of each band at each point of the grid
 } search;
 
 static int64_t rows_of_band(const osh_q_args *a)
@@ -80,7 +80,8 @@ static void cut_bands(search *t)
 /* ---- w ---- */
 
 /* Adds to sums [I], for each column, the sum over n rows of |W| / (largest |W| among the weights
- * with the same scale). rows: the weights W, F32 [n, I]. Each operation is rounded as in torch. */
+ * with the same scale). `rows` are the rows of W, F32 [n, I]. Each operation is rounded as in
+ * torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -173,10 +174,10 @@ static void make_points(search *t)
 
 /* ---- loss ---- */
 
-typedef struct room { // scratch for one band
-    osh_tensor *stored;         // own: [n, I] in the stored dtype
-    void *codes;                // own: [n, I]
-    float *w, *dw, *product;    // own: [n, I]
+typedef struct room { // buffers for one band
+    osh_tensor *stored;         // own: [n, I] weights in the stored dtype
+    void *codes;                // own: [n, I] codes
+    float *w, *dw, *product;    // own: [n, I]; w: the weights in f32
 } room;
 
 static osh_status band_room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)
@@ -336,8 +337,8 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* Scratch of one band. Four arrays of at most 4 bytes per element: the weights in the stored
-     * dtype and in F32, dw, product. Three arrays of one byte per element: the codes, and an upper
-     * bound of scales, ranges and zero points. */
+    /* A band needs four arrays of at most 4 bytes per element (the weights in the stored dtype and
+     * in F32, dw, and the matrix product) and three arrays of one byte per element (the codes, and
+     * an upper bound of scales, ranges and zero points). */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -194,14 +194,14 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // loss of the solved codes, summed over the judged rows, for which
-                       // j->nearest has the loss of rounding to nearest
+    double judged = 0; // loss of the solved codes, summed over the rows for which j->nearest has
+                       // the loss of rounding to nearest
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    // The ratio of both losses (rounding to nearest, solved codes) is assumed to be the same in the
-    // rows that are not judged.
+    // The ratio of both losses (rounding to nearest, solved codes) is assumed to be the same in all
+    // other rows.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -242,8 +242,8 @@ done:
     return rc;
 }
 
-/* Sets j->nearest to the loss of rounding to nearest, summed over the judged rows
- * (osh_gptq_judges). solve_conclude estimates the loss of all rows from this sum. */
+/* Sets j->nearest to the loss of rounding to nearest, summed over the rows that osh_gptq_judges
+ * selects. solve_conclude estimates the loss of all rows from this sum. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -260,8 +260,8 @@ done:
     return rc;
 }
 
-/* Computes the target, scales and zero points of a job, and allocates the memory for its codes.
- * packed: codes are stored packed. */
+/* Computes the target, scales and zero points of a job, and allocates the memory for its codes. If
+ * `packed` is true, codes are stored packed. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j,
                             bool packed)
 {
@@ -300,7 +300,7 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // some jobs of a call and an ordering of columns; only the jobs with
+typedef struct ordered_jobs { // the jobs of a call, and an ordering of columns; only the jobs with
                               // this ordering are solved
     const osh_modifier *m;
     const factor *f;
@@ -367,7 +367,7 @@ done:
 }
 
 typedef struct collected { // statistics of an input over n_samples samples
-    osh_tensor *h, *shift; // views: h: Hessian; shift: the statistic OSH_STAT_SHIFT, or NULL
+    osh_tensor *h, *shift; // views; h: Hessian; shift: the statistic OSH_STAT_SHIFT, or NULL
     int64_t n_samples;
 } collected;
 
@@ -413,8 +413,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: copies of the tensors of the statistics, made if some jobs
-                                  // need one ordering and some the other
+    osh_tensor *copy[2] = {NULL}; // own: copies of the tensors of the statistics, made if the jobs
+                                  // have both orderings of columns
     int count[2];
     for (int k = 0; k < n; k++)
         jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};

@@ -49,13 +49,13 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     const osh_gptq_ladder *ladder;
     double mean;   // mean of `diag`
     int n_damped;  // index, in `ladder`, of the damping that succeeded
-    bool overflow; // true: the diagonal plus the first damping exceeds the range of f32
+    bool overflow; // true if the diagonal plus the first damping exceeds the range of f32
 } osh_gptq_factor;
 
 /* The index of a column and its diagonal element of H, for sorting. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
 typedef struct osh_gptq_job { // arrays that the solve of one weight needs
-    float *scale, *zero; // own, like col_scale and loss below
+    float *scale, *zero; // own; the arrays col_scale and loss below are own, too
     int32_t *col_scale;
     double *loss;
     double squares[2];
@@ -65,26 +65,27 @@ typedef struct osh_gptq_job { // arrays that the solve of one weight needs
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f. diag [I]: diagonal of H, columns as in the
- * checkpoint. f->I must be set. ordered: true: columns are solved in the order of descending
- * diagonal; false: in the order of the checkpoint. dead: value for the diagonal of dead columns. */
+/* Sets perm, dead, diag, mean and ladder of f. diag [I] is the diagonal of H, with columns as in
+ * the checkpoint. f->I must be set. If `ordered` is true, columns are solved in the order of
+ * descending diagonal, else in the order of the checkpoint. The diagonal elements of dead columns
+ * become `dead`. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
  * element exceeds the range of f32: the factor of such a matrix would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
-/* Computes all members of f. Overwrites h. ordered, dead: as in osh_gptq_order. */
+/* Computes all members of f. Overwrites h. `ordered` and `dead` are as in osh_gptq_order. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I] to the increase of the loss per squared rounding error in each column, if GPTQ
- * solves a weight with Hessian h. Overwrites h. On entry `cost` contains the diagonal of h; if h
- * cannot be factored, `cost` does not change. */
+/* Sets cost [I], for each column, to the increase of GPTQ's loss per squared rounding error in the
+ * column; h is the Hessian. Overwrites h. On entry `cost` contains the diagonal of h; if h cannot
+ * be factored, `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
-/* ---- how the jobs of one input are divided into calls ---- */
+/* ---- calls for the jobs of one input ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
 bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns are solved in the
@@ -94,8 +95,9 @@ bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns 
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 /* True if no job with an index below k can be solved in one call with jobs[k]. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
-/* Divides jobs [from, n) into calls. Returns the end e of the first call, which solves the jobs in
- * [from, e) for which osh_gptq_together with jobs[lead] is true. */
+/* Divides jobs [from, n) into calls of the device's solver, and returns the end e of the first
+ * call. This call solves the jobs in [from, e) for which osh_gptq_together with jobs[lead] is
+ * true. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
 typedef struct osh_gptq_piece { // one call on a device: it solves the jobs in [from, end) for which
                                 // osh_gptq_together with jobs[lead] is true
@@ -125,22 +127,22 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
                                     int n, int64_t n_samples);
 typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored together. A group
                                    // is current if its damped diagonal is in the range of f32
-    const osh_job_group *groups;   // view [n]
+    const osh_job_group *groups;   // view [n]: the groups of jobs
     const osh_modifier *m;         // view
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    /* own [n, I]: diagonal of each Hessian, columns as in the checkpoint; later the damped
+    /* own [n, I]: diagonal of each Hessian, columns as in the checkpoint; later, the damped
      * diagonals of the current groups */
     float *diag;
     int32_t *perm;                 // own [n, I]: `perm` of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups
-    /* own [n]: which: index of each current group in `groups`; failed: not 0 if the factorization
+    /* own [n]; which: index of each current group in `groups`; failed: not 0 if the factorization
      * failed */
     int *which, *failed;
 } osh_gptq_gathered;
 
-/* ---- gptq_quality.c: keys that lower GPTQ's loss without a change of the format ---- */
+/* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
 /* Returns the dtype to which dequantized weights are rounded: the dtype of the scales, or F32 if
@@ -162,13 +164,13 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` NULL:
- * the job runs on the CPU. Else it runs on a device, and *arena gets the needed bytes of the
- * device's arena. */
+/* Returns the host bytes of scratch that scale_search and refine need for one job. If `arena` is
+ * NULL, the job runs on the CPU. Else it runs on a device, and *arena gets the number of bytes that
+ * it needs in the device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
 /* Returns the host bytes that a factor needs in addition to GPTQ without scale_search and refine.
- * `arena` NULL: H is in host memory. Else H is on a device, and *arena gets the bytes of the
- * device's arena. */
+ * If `arena` is NULL, H is in host memory. Else H is on a device, and *arena gets the number of
+ * bytes in the device's arena. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

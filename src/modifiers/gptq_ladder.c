@@ -37,8 +37,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sets f->perm and f->dead. diag [I]: diagonal of H. actorder: true: columns are solved in the
- * order of descending diagonal; false: in the order of the checkpoint. */
+/* Sets f->perm and f->dead. diag [I] is the diagonal of H. If `actorder` is true, columns are
+ * solved in the order of descending diagonal, else in the order of the checkpoint. */
 static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
@@ -58,7 +58,7 @@ done:
     return rc;
 }
 
-/* ---- operations on H, on the host or on a device ---- */
+/* ---- reads and writes of H ---- */
 
 static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
 {
@@ -106,7 +106,7 @@ static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const flo
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    float *diag = NULL; // own: [I]
+    float *diag = NULL; // own: [I] diagonal of the damped H, later of U
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
     u.device = f->device;
     if (!f->h && g->scale_search != SEARCH_LDL) goto done;

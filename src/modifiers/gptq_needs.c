@@ -10,7 +10,8 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // bytes of the arrays perm, dead and diag of a factor
+static size_t needs_of_order(int64_t I) // returns the bytes of the arrays perm, dead and diag of a
+                                        // factor
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
@@ -50,8 +51,8 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the device bytes of the targets of a call. *scratch: scratch bytes for the computation of
- * the largest target. */
+/* Returns the device bytes of the targets of a call. Sets *scratch to the scratch bytes for the
+ * computation of the largest target. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
 {
@@ -73,8 +74,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Returns the bytes of a device's arena that are used if jobs are solved one by one. room: free
- * bytes of the arena. */
+/* Returns the bytes of a device's arena that are used if jobs are solved one by one. `room` is the
+ * number of free bytes of the arena. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -91,7 +92,8 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Returns the bytes of a device's arena that `compress` uses. room: free bytes of the arena. */
+/* Returns the bytes of a device's arena that `compress` uses. `room` is the number of free bytes of
+ * the arena. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -155,9 +157,9 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls that are still in memory. Adds the bytes of the results of this call to *kept if
- * they also remain in memory. */
+/* Returns the host bytes of a call on a device (compress_together). *kept is the number of bytes of
+ * the results of earlier calls that are still in memory. If the results of this call also remain in
+ * memory, adds their bytes to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -190,15 +192,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    // apart_result counts the scales
+    // apart_result counts the bytes of the scales
     size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
 /* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory at the same time: the maximum over all at_once adjacent jobs. kept: bytes of data that
- * are in memory during all jobs. */
+ * in memory at the same time: the maximum over all at_once adjacent jobs. `kept` is the number of
+ * bytes of data that are in memory during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {

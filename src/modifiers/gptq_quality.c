@@ -166,7 +166,7 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
     OSH_TRY(
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    // perm NULL: the function only makes f->h symmetric
+    // with `perm` NULL the function only makes f->h symmetric
     if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL));
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:
@@ -182,7 +182,8 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
-/* Returns the weight that the solve approximates, in the memory in which the solve runs. */
+/* Returns the weight that the solve approximates, in the memory (host or device) in which the solve
+ * runs. */
 static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
 {
     return f->device && !j->target ? j->device_w : osh_target_of(j);

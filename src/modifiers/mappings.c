@@ -14,8 +14,8 @@ static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
         what, y->line, y->column);
 }
 
-/* Returns y if y is a string. If y is a list with one item that is a string, returns this item.
- * Else returns NULL. */
+/* Returns y if it is a string, or the item of y if y is a list of exactly one string. Else returns
+ * NULL. */
 static const osh_yaml *mapping_layer(const osh_yaml *y)
 {
     if (y && y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];

@@ -131,8 +131,8 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    double *sum;      // [O, 2] |w - dq|^2 and |w|^2 of each row; view of j->sums, or own if j->sums
-                      // is NULL
+    double *sum;      // for each row, |w - dq|^2 and |w|^2, [O, 2]; view of j->sums, or own if
+                      // j->sums is NULL
 } finish;
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -28,13 +28,13 @@ extern const osh_modifier_type osh_modifier_sparsegpt, osh_modifier_wanda, osh_m
 typedef struct prune {
     int64_t block_size;
     double dampening_frac;
-    bool keep;        // preserve_sparsity_mask of the recipe
-    double *sparsity; // own [n]
+    bool keep;        // the key preserve_sparsity_mask
+    double *sparsity; // own [n]: one number, or one for each target module
     size_t n;
-    int64_t of, each; // mask_structure N:M, N of each M columns become 0: `of` is N, `each` is M;
-                      // each 0: no structure, any columns
+    int64_t of, each; // N and M of mask_structure (N of each M columns become 0); `of` is N, `each`
+                      // is M; `each` is 0 without a structure: any columns can become 0
     osh_strs targets; // own; prune_resolve moves them to the scheme
-    bool aimed;       // true: the recipe has targets
+    bool aimed;       // true if the recipe has the key `targets`
     osh_owl owl;
 } prune;
 
@@ -343,7 +343,7 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
 }
 
 /* Damps and factors H in place. Sets dead [I] to true for columns whose input is 0 in all tokens.
- * *u: view of the factor, or NULL if H cannot be factored. */
+ * *u is a view of the factor, or NULL if H cannot be factored. */
 static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
                                osh_tensor *h, int64_t n_samples)
 {
@@ -395,7 +395,7 @@ static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, f
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    double *loss = NULL; // own: [O]
+    double *loss = NULL; // own: [O] loss of each row
     OSH_NEW(cx, loss, O);
     clear_columns(w, dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
@@ -457,8 +457,8 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
 {
     osh_status rc = OSH_OK;
     const float *u = NULL; // view: the factor, in the memory of h
-    bool *dead = NULL;     // own: [I]
-    float *w = NULL;       // own: [O, I]
+    bool *dead = NULL;     // own: [I] true for columns whose input is always 0
+    float *w = NULL;       // own: [O, I] the weights in f32
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
     if (sparsegpt) {
         OSH_NEW(cx, dead, h->shape[0]);
@@ -488,8 +488,8 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // bytes of the array `dead` and of the scratch
-                                                    // of the factorization
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // counts the bytes of the array `dead` and of
+                                                    // the scratch of the factorization
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }
@@ -502,7 +502,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // The scratch is freed before the result is allocated, so the larger of both counts.
+        // The scratch is freed before the result is allocated, so only the larger of both counts.
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

@@ -4,20 +4,21 @@
 #define OSH_PRUNE_MODIFIER_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_prune_rule { // properties of a pruned weight that the check of the output
-                                // requires
+typedef struct osh_prune_rule { // properties that the check of the output requires of a pruned
+                                // weight
     double sparsity; // at least this fraction of the elements is 0
-    int64_t n, m;    // n of each m columns are 0; m 0: no such structure
-    bool exact;      // true: elements that are not 0 have the values of the source
+    int64_t n, m;    // n of each m columns are 0; m is 0 if the rule has no such structure
+    bool exact;      // true if elements that are not 0 have the values of the source
 } osh_prune_rule;
 typedef struct osh_layer_share { // sparsity of a layer according to OWL
     char *layer;     // own: name of the decoder layer, such as "model.layers.0"
     double sparsity;
 } osh_layer_share;
-/* For sparsity_profile owl: a sparsity for each decoder layer, from its outliers (eval/owl.h). */
+/* For sparsity_profile owl: each decoder layer gets a sparsity that depends on the layer's outliers
+ * (eval/owl.h). */
 typedef struct osh_owl {
-    double m, lmbda, sparsity; // NAN: the key is not given; sparsity: the mean sparsity over all
-                               // layers
+    double m, lmbda, sparsity; // m, lmbda: NAN if the key is not given; sparsity: the mean sparsity
+                               // over all layers
     /* own [n_shares]: sparsity of each layer, from the key layer_sparsities; n_shares 0: not yet
      * measured */
     osh_layer_share *shares;

@@ -15,7 +15,7 @@ typedef struct osh_recipe {
 /* These functions read a recipe. A quality chooses the quantizer: "fast" is rounding to nearest,
  * "gptq" is GPTQModifier as in LLM Compressor, "best" is GPTQModifier with every option that lowers
  * the loss. The key `quality` of a modifier sets the quality. The parameter `quality` is the
- * default for modifiers without this key; NULL: there is no default. */
+ * default for modifiers without this key; it may be NULL. */
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                             const char *what);
@@ -26,8 +26,8 @@ osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, cons
 /* Values (views) of the command line flags that replace a recipe, such as --scheme W4A16 --method
  * gptq --ignore lm_head. */
 typedef struct osh_recipe_flags {
-    const char *scheme, *method; // method: "rtn" (NULL means the same), "gptq", or a quality such
-                                 // as "best"
+    const char *scheme, *method; // method: "rtn" (also if NULL), "gptq", or a quality such as
+                                 // "best"
     const osh_strs *targets, *ignore;
     // number of bits and group size of weights; 0: the value of the scheme; group_size < 0: one
     // scale for each row
@@ -47,12 +47,12 @@ typedef struct osh_recipe_group { // a scheme and the modules to which it applie
     const char *const *modules; // views
     size_t n;
 } osh_recipe_group;
-/* Sets *out to the text of r, with `groups` instead of the schemes of its quantizers. `head`: text
- * that is put before the recipe. The caller owns *out. */
+/* Sets *out to the text of r, with `groups` instead of the schemes of its quantizers. The text
+ * begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                   const osh_recipe_group *groups, size_t n);
 /* Sets *out to the text of r, with `line` as the last key of the modifier whose index is
- * `modifier`. `head`: text that is put before the recipe. The caller owns *out. */
+ * `modifier`. The text begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);

@@ -6,6 +6,6 @@
 
 /* Checks all arguments of the modifier that are file names (osh_field.path). Fails if a file is not
  * directly in the output directory, or if its name is that of a file that models usually have.
- * `what`: name of the recipe, for messages. */
+ * `what` is the name of the recipe, for messages. */
 osh_status osh_recipe_files_check(osh_ctx *cx, const osh_modifier *m, const char *what);
 #endif

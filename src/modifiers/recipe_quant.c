@@ -117,8 +117,8 @@ done:
     return rc;
 }
 
-/* Returns the text of y in the form that osh_q_args_set reads, or NULL for null. buf: memory for
- * the text. */
+/* Returns the text of y in the form that osh_q_args_set reads, or NULL for null. `buf` is memory
+ * for the text. */
 static const char *yaml_text_of(const osh_yaml *y, char *buf, size_t cap)
 {
     if (y->kind == OSH_Y_NULL) return NULL;
@@ -301,8 +301,9 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    bool named = false; // true: the recipe names an observer; false: the observer in config.json is
-                        // null, as in LLM Compressor, and the scales are found with minmax
+    bool named = false; // true if the recipe names an observer; false if not: then the observer in
+                        // config.json is null, as in LLM Compressor, and the scales are found with
+                        // minmax
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
                  y->items[i]->kind == OSH_Y_STR;

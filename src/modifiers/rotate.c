@@ -34,8 +34,8 @@ static const osh_field spinquant_fields[] = {
     {0},
 };
 
-/* Reads a name or a list of names of rotations to a->which. may: OSH_ROTATE_* bits of the rotations
- * that the modifier supports. */
+/* Reads a name or a list of names of rotations to a->which. `may` has the OSH_ROTATE_* bits of the
+ * rotations that the modifier supports. */
 static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may,
                                  const char *what)
 {

@@ -20,8 +20,8 @@ typedef struct osh_rotate { // arguments of the modifier
     char *type;      // own: transform_type
     int64_t block;   // the key transform_block_size; 0: the key is not given
     int64_t seed;
-    bool centre;     // center_embeddings
-    bool f32;        // true: matrices in the output are f32; false: f64
+    bool centre;     // the key center_embeddings
+    bool f32;        // true if the matrices in the output are f32; false if they are f64
     osh_strs targets, ignore; // own: modules of the rotations v and u
 } osh_rotate;
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);

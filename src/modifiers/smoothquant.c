@@ -22,10 +22,10 @@ extern const osh_modifier_type osh_modifier_log_equalization;
 
 typedef struct smoothquant {
     double strength;
-    char *algorithm;       // own; NULL: the default algorithm of the modifier
+    char *algorithm;       // own: name of the algorithm; NULL: the default of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // true: the recipe has the key `mappings`, so the mappings of the
+    bool given;            // true if the recipe has the key `mappings`, so the mappings of the
                            // model's graph are not used
 } smoothquant;
 

@@ -8,7 +8,7 @@
  *
  * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the rounding error of the column loop is
  * as large as that of rounding to nearest. Later columns compensate some of this error, and c_j
- * times the square of the error remains as loss. So one factorization is enough for all candidates.
+ * times the squared error remains as loss. So one factorization is enough for all candidates.
  * Rounding to nearest: c_j = H_jj, as if the errors of different columns were independent. For
  * OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on the model's
  * predictions can be measured, which gives the importance of the Linear.
@@ -17,7 +17,8 @@
  * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
  * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
  * with W instead of Q - W and v_j instead of c_j. s is the step between codes and t the largest
- * code. A is a sum over all tokens: the largest square in the token's group of g columns:
+ * code. A is the sum over all tokens of the largest squared input in the token's group of g
+ * columns:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
@@ -82,17 +83,17 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // arguments of scan_rows, which computes the loss of a weight with one
+typedef struct scan { // arguments of scan_rows, which computes the loss of a weight under one
                       // candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: the decoded weight is 0, so the result is the loss if the weight is
-                       // removed
+    const void *codes; // codes of the weight; NULL: the decoded weight is 0, so the result is the
+                       // loss if the weight is removed
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
-    double *loss;      // own: [O]
+    double *loss;      // own: [O] loss of each row
 } scan;
 
 static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -128,8 +129,8 @@ done:
     return rc;
 }
 
-/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I]: diagonal of H;
- * peaks: OSH_STAT_PEAKS, 0: unknown. */
+/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I] is the diagonal
+ * of H; `peaks` is OSH_STAT_PEAKS, or 0 if unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -149,7 +150,7 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // costs of a squared rounding error in each column; the arrays are own and
+typedef struct costs { // costs of a squared rounding error in each column; all arrays are own and
                        // have I elements
     /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
      * input are NULL if all candidates round inputs in the same way */
@@ -246,8 +247,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // bytes of scales and zero
-                                                                     // points: the codes are
-                                                                     // already counted in `look`
+                                                                     // points; `look` already
+                                                                     // includes the codes
             if (run > peak) peak = run;
         }
     }

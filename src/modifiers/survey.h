@@ -5,7 +5,8 @@
 #define OSH_SURVEY_H
 #include "modifiers/modifier.h"
 
-/* Turns the quantizer m into a survey. The arguments and schemes of m do not change. */
+/* Turns the quantizer `m` into a survey, which estimates losses and produces no codes. The
+ * arguments and schemes of m do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
 /* Sets *out to the k-th candidate scheme instead of s: numbers of bits in ascending order, then
  * named schemes. The strings of *out are views of s. Returns false if k is too large. */

@@ -5,8 +5,9 @@
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"
 
-/* Converts d [I, I] (OSH_STAT_SHIFT) to S, in place. u [I, I]: factor of H, on the device of d;
- * perm [I]: column at each position of the solving order, in host memory. */
+/* Converts d [I, I] (OSH_STAT_SHIFT) to S, in place. u [I, I] is the factor of H, on the device of
+ * `d`; perm [I] is the index of the column at each position of the solving order, in host
+ * memory. */
 osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const int32_t *perm);
 /* Allocates j->target and sets it to W + W S, where W is the weight of j and S is the matrix s. */
 osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s);
@@ -19,7 +20,7 @@ static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic);
 
 /* Return upper bounds of bytes: scratch of osh_target_shift, size of j->target, scratch of
- * osh_target_new. device false: host bytes; true: bytes of the device's arena. */
+ * osh_target_new. If `device` is false, of host memory; if it is true, of the device's arena. */
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device);
 size_t osh_target_bytes(const osh_linear_job *j, bool device);
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device);

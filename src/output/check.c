@@ -1,10 +1,9 @@
 /* check.c - reads the output again and computes checksums of the bytes on the disk, except for
  * tensors that early.h has already checked.
  *
- * Threads read each shard from front to back in chunks, past the page cache, so the disk has
- * several requests at a time. The threads take turns in the order of the chunks in the files, so
- * the bytes of a tensor are added to its checksum in order, even if the tensor is in several
- * chunks. */
+ * Threads read each shard from front to back in chunks, with direct I/O, so the disk has several
+ * requests at a time. The threads take turns in the order of the chunks in the files, so the bytes
+ * of a tensor are added to its checksum in order, even if the tensor is in several chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,19 +24,20 @@ typedef struct reader {
 
 struct check {
     const osh_emitter *e; // view
-    uint64_t *sums;       // view: [n_out] results, checksums of the output tensors
+    uint64_t *sums;       // view: checksums of the output tensors, [n_out]; the result
     int64_t *order;       // own: output tensors in the order of their bytes in the files
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // begin of the next chunk: next: index in `order` of its first tensor;
-                          // taken: bytes of this tensor that earlier chunks have
-    osh_turns turns;      // one turn for each chunk, in the order of the chunks in the files
+    int64_t next, taken;  // the next chunk; next: index in `order` of its first tensor; taken:
+                          // bytes of this tensor in earlier chunks
+    osh_turns turns;      // makes the threads add chunks to checksums in the order of the files;
+                          // one ticket for each chunk
     osh_status rc;        // status of the first failed chunk, in the order of the chunks in the
                           // files
     const reader *failed; // reader of the failed chunk; NULL: no chunk failed
-    void *blocks;         // own: buffers of all readers; one block, so that the system can map
-                          // pages of 2 MiB
+    void *blocks;         // own: buffers of all readers in one allocation, so that the system can
+                          // map pages of 2 MiB
     reader *readers;      // own
     int n_readers;
 };
@@ -69,9 +69,9 @@ static bool check_has_sum(const check *c, int64_t out)
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
-/* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if all
- * chunks are taken or a chunk has failed. If true, sets *rc to OSH_OK or to the status of an
- * interrupt. */
+/* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if no
+ * chunk is left or a chunk has failed. If the result is true, sets *rc to OSH_OK, or to the status
+ * of an interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -94,8 +94,8 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     return k->n;
 }
 
-/* Adds the bytes of a chunk to the checksums of its tensors. The caller has the turn of the
- * chunk. */
+/* Adds the bytes of a chunk to the checksums of its tensors. All earlier chunks must have been
+ * added. */
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;
@@ -129,8 +129,9 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Waits for the turn of a chunk, adds its bytes to the checksums, and gives the turn to the next
- * chunk. A failed chunk also takes its turn, because later chunks wait for it. */
+/* Waits until all earlier chunks are added, adds the bytes of this chunk to the checksums, and
+ * wakes the thread with the next chunk. A failed chunk must also wait and wake the next thread,
+ * because later chunks wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;

@@ -11,7 +11,7 @@
 #include "output/known.h"
 #include "output/manifest_text.h"
 
-/* ---- before anything is written ---- */
+/* ---- checks before the first write ---- */
 
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output)
 {
@@ -45,7 +45,7 @@ done:
     return rc;
 }
 
-/* Fails if `path`, the value of the option `what`, is inside a directory of the output. */
+/* Fails if `path`, which the option `what` names, is inside a directory of the output. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};
@@ -218,7 +218,7 @@ done:
     return rc;
 }
 
-/* ---- during the run ---- */
+/* ---- checks during the run ---- */
 
 static osh_status claim_fail_gone(osh_ctx *cx, const osh_emitter *e, const char *path)
 {

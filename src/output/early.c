@@ -2,7 +2,7 @@
  * less to read.
  *
  *   emitter's thread   writes a tensor | starts its writeback | records it | osh_early_add
- *   this thread        LAG bytes later: drops its pages | reads it past the page cache | compares
+ *   this thread        LAG bytes later: drops its pages | reads it with direct I/O | compares
  *   seal               reads the rest: small tensors, and the last LAG bytes
  *
  * If a tensor cannot be read or differs, the seal reads it again and reports it. This check does
@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-enum { LAG = 32 << 20 }; // bytes between the last write and the read; with fewer, a read waits for
-                         // the writeback
+enum { LAG = 32 << 20 }; // number of bytes between the last write and the read; with fewer, a read
+                         // waits for the writeback
 
 struct osh_early {
     const osh_emitter *e; // view
@@ -26,10 +26,11 @@ struct osh_early {
     pthread_mutex_t lock;
     pthread_cond_t more;
     int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    int64_t n, next, most; // n: queued tensors; next: tensors taken from the queue; most: capacity
-                           // of the queue
-    int64_t behind;       // bytes of the queued tensors that were not taken yet
-    bool *agrees;         // own [n_out]: true if the disk has the bytes that were written
+    int64_t n, next, most; // n: number of queued tensors; next: number of tensors that the thread
+                           // has taken from the queue; most: capacity of the queue
+    int64_t behind;       // number of bytes of the queued tensors that the thread has not yet taken
+    bool *agrees;         // own [n_out]: true if the bytes on the disk equal the bytes that were
+                          // written
     bool made, running, stop;
 };
 

@@ -216,7 +216,8 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    if (!l->out.n) return emit_record_linear(cx, e, j); // a survey writes no tensors, so only the
+    if (!l->out.n) return emit_record_linear(cx, e, j); // a run that only measures errors (a
+                                                        // survey) writes no tensors, so only the
                                                         // result is recorded
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
@@ -260,8 +261,8 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
             osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
                 osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed)
-        j.packed[0] = j.result.codes, j.result.codes = NULL; // give: the modifier packed the codes
-                                                             // itself
+        j.packed[0] = j.result.codes, j.result.codes = NULL; // the modifier has already packed the
+                                                             // codes; j.packed takes ownership
     rc = osh_emit_push(cx, e, &j);
     memset(j.packed, 0, sizeof j.packed); // the queued job owns the buffers, also after a failure
 done:

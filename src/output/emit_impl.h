@@ -13,9 +13,9 @@
 #include "output/tuned.h"
 #include "plan/identity.h"
 
-enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes that `oneshot verify` reads at once
-#define OSH_MARK_NAME "oneshot-report.json" // report; a directory with this file was made by this
-                                            // program
+enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` reads at once
+#define OSH_MARK_NAME "oneshot-report.json" // file name of the report; its presence shows that this
+                                            // program made the directory
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
@@ -23,12 +23,12 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes that `oneshot verify` reads at once
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object: fields of the identity of the run
-    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n],
-                          // u64 sum of the weight, text fallback ("": none), u32 m, f64 losses[m],
-                          // f64 loss of all
+    OSH_REC_LINEAR,       // u32 index of the Linear, u32 n, f64 nmse, f64 objective, f64 nearest,
+                          // u64 sums[n], u64 sum of the weight, text fallback ("": none), u32 m,
+                          // f64 losses[m], f64 loss of all
     OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
-    OSH_REC_VOID,         // u64 output tensor: the disk has other bytes than were written, so
-                          // earlier records do not count
+    OSH_REC_VOID,         // u64 output tensor: the bytes on the disk differ from the bytes that
+                          // were written, so earlier records do not count
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation: number of the visit that stored its
                           // activations on the disk (~0: none)
     OSH_REC_BARRIER,      // all earlier records and their bytes are on the disk
@@ -64,11 +64,11 @@ typedef struct osh_emit_job {
     int n;                         // for OSH_EMIT_FOLDS: number of subgraphs
     const osh_schedule *schedule;  // view: for OSH_EMIT_FOLDS: schedule of the traversal that
                                    // computes the factors
-    osh_linear_job result;         // own: codes and params of a Linear
+    osh_linear_job result;         // own: codes, scales and zero points of a Linear
     osh_tensor *in_scale, *in_zero; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, which the
-                                          // caller has allocated
-    int64_t out;                   // index of the output tensor of a copy
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, allocated
+                                          // by the caller
+    int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
     int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
                                    // subgraph's activations on the disk, or -1
@@ -81,10 +81,11 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
     osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more, less;   // signalled when a job was added; when a job is done
+    pthread_cond_t more, less;   // more: signalled when a job is added; less: signalled when a job
+                                 // is done
     osh_emit_job *first, *last;  // own
-    int n, n_views;              // n: jobs that are not done, including the current job; n_views:
-                                 // jobs among them with a view
+    int n, n_views;              // n: number of jobs that are not done, including the current job;
+                                 // n_views: number of these jobs with a view
     int64_t n_done;
     bool made, running, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped
@@ -92,21 +93,22 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
 
 struct osh_emitter {
     osh_emit_queue queue;
-    osh_early *early;            // own; NULL: the seal reads all tensors
-    bool *taken;                 // own [n_out]: true if the tensor is written or queued for the
+    osh_early *early;            // own: thread that reads written tensors again (early.h); NULL:
+                                 // the seal reads all tensors
+    bool *taken;                 // own [n_out]: true if the tensor is written, or is queued for the
                                  // emitter's thread
     const osh_plan *plan;  // view
     char *final, *partial; // own: paths of directories
     char *replaced;        // own: path of the replaced output between its rename and its removal
     osh_identity *id;      // own
     uint64_t run;          // value of OSH_REC_RUN; 0: none yet
-    osh_globals *globals;  // own; NULL: no Linear has a global scale
+    osh_globals *globals;  // own: global scales; NULL: no Linear has one
     osh_journal *journal;  // own
     osh_file **shards;     // own
     osh_file *dir;         // own: partial directory, opened
     osh_file *old;         // own: directory that is replaced, opened; NULL: none
-    osh_edges *edges;      // own: blocks of the shards' files that were written only in part; a
-                           // later write completes them
+    osh_edges *edges;      // own: blocks of the shards' files that were written only in part; later
+                           // writes complete these blocks
     uint64_t *sums;        // own [n_out]: checksums of the output tensors
     bool *written;         // own [n_out]: true if the tensor is written and recorded
     atomic_bool *nonfinite; // own [n_out]: true for a copy with a NaN or an infinity
@@ -116,30 +118,34 @@ struct osh_emitter {
                            // bytes are known
     bool *told;            // own [tensors of the source]: true if the journal has the checksum of
                            // the tensor
-    int64_t n_looked;      // number of source tensors, in the order in which they were read, for
-                           // which `told` was checked
+    int64_t n_looked;      // `told` was checked for this number of source tensors, in the order in
+                           // which they were read
     char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
-    int64_t unsynced;      // bytes written since the last barrier
-    double synced_at;      // osh_now of the last barrier
+    int64_t unsynced;      // number of bytes written since the last barrier
+    double synced_at;      // time of the last barrier (osh_now)
     int boundary;          // index of the last subgraph whose activations are on the disk; -1: none
     int64_t generation;
-    bool ours;             // the partial directory belongs to this run, which may remove it
-    bool looked;           // a Linear of a survey, which has no output tensors, was recorded
-    bool discard;          // osh_emitter_discard was called
+    bool ours;             // true if the partial directory belongs to this run, which may then
+                           // remove it
+    bool looked;           // true if a Linear without output tensors was recorded (the run only
+                           // measures errors)
+    bool discard;          // true if osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
-    bool applied;          // the journal has OSH_REC_APPLIED
-    int64_t tuned_bytes;   // bytes of the file OSH_TUNED_NAME
+    bool applied;          // true if the journal has OSH_REC_APPLIED
+    int64_t tuned_bytes;   // size of the file OSH_TUNED_NAME in bytes
     uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
-    bool sealed, replaces, resumed, complete; // sealed: renamed; replaces: an old output is
-                                              // replaced; resumed: an earlier run is continued;
-                                              // complete: only the rename is missing
+    bool sealed, replaces, resumed, complete; // sealed: true if the output is renamed; replaces:
+                                              // true if an old output is replaced; resumed: true if
+                                              // an earlier run is continued; complete: true if only
+                                              // the rename is missing
 };
 
 /* records.c: computes the checksum of an output tensor from the bytes on the disk. */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out);
-/* Searches bytes [n] of a tensor, which begin with an element, for NaN and infinities. */
+/* Searches `bytes`, n bytes of an output tensor that begin with an element, for NaN and
+ * infinities. */
 void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
 /* Syncs the shards, then records that everything recorded so far is on the disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
@@ -151,8 +157,8 @@ osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
  * thread may call it. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at);
-/* osh_emit_written_linear records a Linear whose tensors were written; sums: [tensors of the
- * Linear]. osh_emit_written_copy records a copied tensor that was written. */
+/* osh_emit_written_linear records a Linear whose tensors were written; `sums` has one checksum for
+ * each tensor of the Linear. osh_emit_written_copy records a copied tensor that was written. */
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
                                    const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
@@ -207,8 +213,8 @@ osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
 /* Fails if config.json or another side file of the source changed. */
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
-/* Compares the source with the source in the manifest of e->final. Sets *diff (own) to a text;
- * NULL: no difference. read_from: stamps in the manifest. */
+/* Compares the source with the source in the manifest of e->final. Sets *diff (own) to a text that
+ * describes a difference, or to NULL if there is none. read_from has the stamps in the manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 
 /* tuned.c: reads a record OSH_REC_TUNED or OSH_REC_APPLIED. */

@@ -1,11 +1,11 @@
 /* emit_queue.c - the emitter's thread. It packs, writes and records one job after the other while
  * the run goes on.
  *
- * Jobs use the memory that the plan's peak leaves free. An allocation that would go above the peak
- * waits until a job is done (osh_mem_give). A caller with a new job also waits while the memory in
- * use is above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run
- * had been killed. A run that ends for another reason waits for the queue, so no solved result is
- * lost. */
+ * Jobs use the memory between the current use and the plan's peak. An allocation that would go
+ * above the peak waits until a job is done (osh_mem_give). A caller with a new job also waits while
+ * the memory in use is above the peak. If a job fails, the run fails, and later jobs are dropped,
+ * as if the run had been killed. A run that ends for another reason waits for the queue, so no
+ * solved result is lost. */
 
 #include "base/profile.h"
 #include "base/thread.h"

@@ -1,15 +1,15 @@
 /* held.c - counts the bands of each group of Linears that must still be searched for the largest
- * magnitude, and keeps slots of memory for bands that wait to be rounded. */
+ * magnitude, and keeps slots (buffers of one band each) for bands that wait to be rounded. */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
-typedef struct looked { // a Linear and the bands in which the largest magnitude is not known yet
-    int64_t left; // in the first Linear of a group: bands of the group not yet searched for the
-                  // largest magnitude
+typedef struct looked { // progress of the search for the largest magnitude of a Linear
+    int64_t left; // in the first Linear of a group: number of bands of the group not yet searched
+                  // for the largest magnitude
     float amax;   // largest magnitude of the weight so far
-    int rest;     // bands of this Linear not yet searched for the largest magnitude
+    int rest;     // number of bands of this Linear not yet searched for the largest magnitude
 } looked;
 
 typedef struct held_slot {
@@ -27,13 +27,13 @@ struct osh_held {
     int *which; // own [n]: Linears in the order in which they are searched; ~i: this stream
                 // searches Linear i, but does not round it
     int n, next;
-    int64_t n_here;    // bands to search of Linears that this stream also rounds
-    int64_t taken;     // rows of the current Linear whose search has begun
+    int64_t n_here;    // number of bands to search in Linears that this stream also rounds
+    int64_t taken;     // number of rows of the current Linear whose search has begun
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // n_slots: all slots; n_free: free slots; n_rounding: slots
-                                     // whose band is being rounded
+    int n_slots, n_free, n_rounding; // n_slots: number of all slots; n_free: number of free slots;
+                                     // n_rounding: number of slots whose band is being rounded
     void *blocks;      // own: memory of all slots
-    size_t room;       // bytes of a slot
+    size_t room;       // size of a slot in bytes
 };
 
 static int held_linear(const osh_held *h, int k)
@@ -41,7 +41,8 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds the Linears that share a global scale with `linear` and are neither known nor added. */
+/* Adds the Linears that share a global scale with `linear` and whose largest magnitude is neither
+ * known nor being searched for. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;

@@ -3,7 +3,7 @@
  * Some Linears share a global scale. The largest magnitude of all these Linears must be known
  * before the first band is rounded, so a stream reads each band twice: first it looks for the
  * largest magnitude, later it rounds. If a slot is free, the band stays in memory between the two;
- * if not, it is read again. The number of slots limits how far the first reads are in advance of
+ * if not, it is read again. The number of slots limits the number of bands between the search and
  * the rounding.
  *
  * The output does not depend on the bands that stay in memory. The caller holds the stream's lock
@@ -35,8 +35,8 @@ bool osh_held_knows(const osh_held *h, int linear);
  * becomes free, but Linear `wanted` waits for the global scale of the band, the band is searched
  * without a slot. wanted -1: no Linear waits. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
-/* Returns the memory of a slot: whole blocks of the file system, enough for any band. The caller
- * need not hold the lock. */
+/* Returns the memory of a slot: whole blocks of the file system, large enough for any band. The
+ * caller need not hold the lock. */
 uint8_t *osh_held_room(const osh_held *h, int slot);
 /* Records the largest magnitude `amax` of a band. `from` points to the first row of the band in the
  * memory of its slot. */

@@ -8,9 +8,10 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard; // every name of a shard is accepted, because an earlier run may have had other
-                    // shards
-    bool in_place;   // the run writes to these files, so a file must not have a second hard link
+    bool any_shard; // true if every name of a shard is accepted, because an earlier run may have
+                    // had other shards
+    bool in_place;   // true if the run writes to these files, so that a file must not have a second
+                     // hard link
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
 /* Lists the files, also temporary ones, that a run of this plan writes into its partial directory.

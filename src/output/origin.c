@@ -22,9 +22,9 @@ done:
     return rc;
 }
 
-/* Reads a shard of the source again. Sets *diff (own) to a text about the first difference from the
- * bytes that were read before; NULL: no difference. If *diff is NULL, keeps the current stamp of
- * the file for later checks. */
+/* Reads a shard of the source again. Sets *diff (own) to a text that describes the first difference
+ * from the bytes that were read before, or to NULL if the bytes are equal. If *diff is NULL, keeps
+ * the current stamp of the file for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
@@ -116,7 +116,7 @@ done:
     return rc;
 }
 
-/* Stores the source checksum of a tensor in the manifest, as if the source tensor had just been
+/* Stores the checksum that the manifest has for a source tensor, as if the tensor had just been
  * read. Has the type of osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {

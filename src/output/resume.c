@@ -14,8 +14,8 @@
 #include "schedule/tuning.h"
 #include "store/scratch.h"
 
-enum { DIRECT_SHARDS = 256 }; // shards opened for O_DIRECT; each has two descriptors, and a process
-                              // may open only 1024
+enum { DIRECT_SHARDS = 256 }; // largest number of shards opened for O_DIRECT; each has two
+                              // descriptors, and a process may open only 1024
 
 /* Removes the partial directory's files that this program made, and its scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
@@ -106,7 +106,8 @@ done:
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    bool verify;   // the record is after the last barrier, so its bytes on the disk must be checked
+    bool verify;   // true if the record is after the last barrier, so its bytes on the disk must be
+                   // checked
     int64_t n_bad; // number of records whose bytes were lost
     bool *lost;    // own [n_out]: true if the bytes were lost, so the record does not count
 } replay;

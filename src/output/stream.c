@@ -1,11 +1,12 @@
 /* stream.c - the worker threads of a stream.
  *
- *   worker:  take a band | read | compute (on all threads of the program) | its turn | write
+ *   worker:  take a band | read | compute (on all threads of the program) | join | write
  *       or:  take a band to search (held.h) | read | search for the largest magnitude
  *
- * Turns come in the order of the bands. When a band has its turn, it is added to the checksum of
- * its tensor. The bytes after the last whole block (of the file system) of a band are written with
- * the next band, so all of a tensor except its ends is written in whole blocks. */
+ * "join" adds the band to the checksum of its tensor. The workers do this in the order of the
+ * bands: each waits for its turn (turns.h). The bytes after the last whole block (of the file
+ * system) of a band are written with the next band, so all of a tensor except its ends is written
+ * in whole blocks. */
 #include "output/stream.h"
 
 #include <stdlib.h>
@@ -24,40 +25,41 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: open shard of the source; it stays open until a band of another
-                        // shard is read
+    osh_file *source;   // own: open shard of the source; closed when a band of another shard is
+                        // read
     int64_t shard;      // index of the open shard
-    uint8_t *in, *out;  // views: parts of stream.blocks
+    uint8_t *in, *out;  // views: buffers in stream.blocks for the input and the output of a band
     void *codes;        // own
     double *sums;       // own
 } worker;
 
 struct stream {
     osh_emitter *e;     // view
-    osh_mem_class class; // class of the stream's memory
-    const int64_t *ids; // view [n]: output tensors; a Linear is named by its first tensor
-    int64_t n, next;    // n: output tensors; next: index in `ids` of the first tensor without taken
-                        // bands
+    osh_mem_class class; // class in which the stream's memory is counted
+    const int64_t *ids; // view [n]: indices of output tensors; a Linear is named by its first
+                        // tensor
+    int64_t n, next;    // n: number of output tensors; next: index in `ids` of the first tensor
+                        // without taken bands
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // tensor whose bands are taken at present; the workers own the tensor after its
-                   // last band is taken
+    osh_item *now; // tensor whose bands are being taken; the workers own the tensor after its last
+                   // band is taken
     osh_item *first, *last;    // own: list of finished tensors, which the caller's thread frees
     osh_held *held;        // own: Linears whose largest magnitude must be found first; NULL: none
     pthread_cond_t may_take; // signalled when a band was searched, or a slot or other memory became
                              // free
-    int64_t stays, stays_most; // stays: bytes that unfinished Linears keep in memory; stays_most:
-                               // their limit
-    int64_t largest;    // bytes that the largest Linear keeps in memory
-    osh_turns turns;       // one turn for each band, in the order in which bands are taken
-    bool last_one;         // this is the last stream of the run
+    int64_t stays, stays_most; // stays: number of bytes that unfinished Linears keep in memory;
+                               // stays_most: largest allowed value
+    int64_t largest;    // number of bytes that the largest Linear keeps in memory
+    osh_turns turns;       // makes the workers join bands in order; one ticket for each band
+    bool last_one;         // true if this is the last stream of the run
     int computing, n_computing, n_running;
     osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const worker *failed;  // worker of the failed band; NULL: no band failed
-    /* own: buffers of all workers in one block, so that the system can map it with pages of 2 MiB.
-     * A request to the disk then names few pages, which makes reads from a virtual disk 2.4 times
-     * as fast. */
+    /* own: buffers of all workers in one allocation, so that the system can map it with pages of 2
+     * MiB. A request to the disk then names few pages, which makes reads from a virtual disk 2.4
+     * times as fast. */
     void *blocks;
     worker *workers;       // own
     int n_workers;
@@ -66,7 +68,7 @@ struct stream {
 typedef struct band {
     osh_item *it;
     int64_t ticket, first, n; // rows [first, first + n) of the tensor
-    size_t n_out;             // bytes of the output
+    size_t n_out;             // number of output bytes
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
@@ -128,7 +130,7 @@ static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, os
     if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows)
-        s->now = NULL; // give: to the workers that process the bands of the tensor
+        s->now = NULL; // the workers that process the bands now own the tensor
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
@@ -136,7 +138,7 @@ done:
     return looks;
 }
 
-/* ---- one band ---- */
+/* ---- bands ---- */
 
 static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 {
@@ -144,11 +146,11 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
                                            : p->manifest.out_info[it->out].source];
 }
 
-typedef struct source_part { // rows of a tensor of the source
+typedef struct source_part { // some rows of a source tensor
     const osh_ckpt_tensor *t; // view
-    int64_t first;            // first byte of the rows in the tensor
-    size_t n, element;        // n: bytes; element: alignment in bytes that the first byte needs in
-                              // memory
+    int64_t first;            // offset of the first byte of the rows in the tensor
+    size_t n, element;        // n: number of bytes; element: alignment in bytes that the first byte
+                              // needs in memory
 } source_part;
 
 static source_part band_source_part(const osh_plan *p, const band *b)
@@ -159,8 +161,8 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads rows to `room`, which has whole blocks of the file system. *from: address of the first row
- * in `room`. */
+/* Reads rows to `room`, which has whole blocks of the file system. Sets *from to the address of the
+ * first row in `room`. */
 static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
                                    uint8_t **from)
 {
@@ -180,8 +182,8 @@ static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r,
     OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
-        *from = memmove(room, *from, r->n); // an odd header length in the file leaves the elements
-                                            // unaligned
+        *from = memmove(room, *from, r->n); // the header in the file has an odd length, so the
+                                            // elements are not aligned
 done:
     osh_profile_end(cx, scope);
     return rc;
@@ -272,8 +274,8 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
 }
 
 /* Adds a band to the checksums, errors and scales of its tensor. Sets *from, *n and *at to the
- * bytes to write, their number and their offset in the file. The caller has the turn of the
- * band. */
+ * bytes to write, their number and their offset in the file. All earlier bands must have been
+ * added. */
 static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
     osh_item *it = b->it;
@@ -296,7 +298,8 @@ static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n,
     memcpy(it->tail, *from + *n, it->n_tail);
 }
 
-/* Records a failed band, unless a band with a lower ticket failed. The caller holds the lock. */
+/* Records a failed band, unless a band with a lower ticket (number in the order of the bands)
+ * failed. The caller holds the lock. */
 static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
 {
     if (s->failed && s->failed_ticket < ticket) return;
@@ -304,8 +307,9 @@ static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status r
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits for the turn of a band, adds the band to its tensor (band_join), and gives the turn to the
- * next band. A failed band also takes its turn, because later bands wait for it. */
+/* Waits until all earlier bands are added to their tensors, adds this band to its tensor
+ * (band_join), and wakes the worker of the next band. A failed band must also wait and wake the
+ * next worker, because later bands wait for it. */
 static void band_take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n,
                            int64_t *at)
 {
@@ -417,7 +421,7 @@ static void *stream_work(void *user)
     return NULL;
 }
 
-/* ---- the stream ---- */
+/* ---- streams ---- */
 
 static osh_status stream_worker_open(osh_ctx *cx, worker *w, const osh_band_room *r)
 {

@@ -1,10 +1,10 @@
 /* stream.h - rounds and copies tensors in bands of rows.
  *
- * Several threads read, compute and write, each with a band of its own. They read past the page
- * cache, so that the disk has several requests at a time. A copied tensor, or a Linear whose
- * modifier works by rows, is never in memory as a whole, so memory does not grow with the size of a
- * tensor. Bands are added to checksums and sums of errors in the order of the rows, so nothing
- * depends on the number of threads. */
+ * Several threads read, compute and write, each with a band of its own. They use direct I/O, so
+ * that the disk has several requests at a time. A copied tensor, or a Linear whose modifier works
+ * by rows, is never in memory as a whole, so memory does not grow with the size of a tensor. Bands
+ * are added to checksums and sums of errors in the order of the rows, so nothing depends on the
+ * number of threads. */
 #ifndef OSH_STREAM_H
 #define OSH_STREAM_H
 #include "output/emit.h"
@@ -13,7 +13,7 @@
 typedef struct osh_stream_job {
     const int *linears; // view: [n] Linears of the plan
     int n;
-    bool copies; // also does the work of osh_stream_copies
+    bool copies; // true if the stream also does the work of osh_stream_copies
     /* Called on the caller's thread for each finished Linear, in the order of `linears`. May be
      * NULL. */
     osh_status (*finished)(osh_ctx *cx, void *user, int linear, double nmse);
@@ -21,7 +21,7 @@ typedef struct osh_stream_job {
 } osh_stream_job;
 /* Rounds and emits Linears. */
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job);
-/* Writes the copied tensors that are not written yet. which [n_out of the plan]: true for the
- * tensors to write; NULL: all. */
+/* Writes the copied tensors that are not written yet. which [n_out of the plan] is true for the
+ * tensors to write. NULL: all copied tensors. */
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

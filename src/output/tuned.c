@@ -2,7 +2,7 @@
  *
  *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*      little-endian
  *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,
- *                   u64 its XXH3 (0, 0: not kept), (u32 Linear, f64 error of its weight)*
+ *                   XXH3 of the file (0, 0: not kept), (u32 Linear, f64 error of its weight)*
  *   OSH_REC_APPLIED (u64 output tensor, u64 sum)* */
 #include "output/tuned.h"
 
@@ -18,7 +18,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors of the tuned weights, written to the record
+    osh_buf errors; // own: errors of the tuned weights, to be written to the record
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }

@@ -13,14 +13,15 @@
 #define OSH_TUNED_NAME "oneshot-tuned"
 
 typedef struct osh_tuned {
-    bool known, kept; // known: tuning has ended; kept: the tuned tensors are better and are used
+    bool known, kept; // known: true if tuning has ended; kept: true if the tuned tensors are better
+                      // and are used
     double before, after; // KL divergence per token over held-out rows, before and after tuning
     uint64_t n_changed, n_codes;
 } osh_tuned;
 const osh_tuned *osh_emit_tuned(const osh_emitter *e); // view
 
-/* Reads the tensors of a Linear from the output to raw [n_out of the Linear]; own, also after a
- * failure. */
+/* Reads the tensors of a Linear from the output to raw [n_out of the Linear]. The caller owns the
+ * tensors, also after a failure. */
 osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor **raw);
 
 typedef struct osh_tuned_writer osh_tuned_writer;
@@ -31,7 +32,7 @@ osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const
 /* Adds the relative squared error of a Linear's tuned weight to the record. */
 osh_status osh_tuned_error(osh_ctx *cx, osh_tuned_writer *w, int linear, double nmse);
 /* Closes the file, writes the record, and copies the errors to results [linears]. If t->kept is
- * false, it only removes the file. */
+ * false, only removes the file. */
 osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, osh_result *results);
 void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w);
 /* Writes the tuned tensors to the shards if tuning kept them and they were not written yet. */

@@ -1,5 +1,5 @@
-/* turns.h - lets threads that work out of order do a part of their work in order. Each has a ticket
- * and waits for its turn. */
+/* turns.h - lets threads that work in parallel do one step of their work in order. Each thread has
+ * a ticket (its number in the order) and waits until all earlier tickets are done: its turn. */
 #ifndef OSH_TURNS_H
 #define OSH_TURNS_H
 #include <pthread.h>
@@ -7,13 +7,15 @@
 
 typedef struct osh_turn osh_turn;
 typedef struct osh_turns { // {0} initializes it; protected by the owner's lock
-    int64_t next, now;     // next: next ticket to give; now: ticket that has the turn
+    int64_t next, now;     // next: next ticket to give out; now: ticket whose thread may do the
+                           // step
     osh_turn *waiting;     // view: list of waiting threads, on their stacks
 } osh_turns;
 
-/* Waits for the turn of a ticket. The caller holds the lock, which is released during the wait. */
+/* Waits until all earlier tickets are done. The caller holds the lock, which is released during the
+ * wait. */
 void osh_turns_wait(osh_turns *t, pthread_mutex_t *lock, int64_t ticket);
-/* Gives the turn to the next ticket and wakes only its thread. The caller holds the lock and has
- * the turn. */
+/* Ends the turn of the caller's ticket and wakes only the thread with the next ticket. The caller
+ * holds the lock and has the turn. */
 void osh_turns_pass(osh_turns *t);
 #endif

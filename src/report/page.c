@@ -72,7 +72,7 @@ void osh_page_end(osh_page *pg, char **html)
  * does, because some of them reverse the direction of a text. */
 void osh_page_escape(osh_page *pg, const char *text)
 {
-    char shown[512]; // a piece of the text, escaped
+    char shown[512]; // a piece of the escaped text
     while (*text) {
         osh_show(shown, sizeof shown, text, &text);
         for (const char *s = shown; *s; s++) {

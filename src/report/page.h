@@ -26,14 +26,16 @@ enum {
 
 /* Appends the head of the page, up to the heading. */
 void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title);
-/* Gives the page to the caller: *html (own). If pg->rc is a failure, *html is not changed. */
+/* Ends the page and passes its text to the caller: *html (own). If pg->rc is a failure, *html is
+ * not changed. */
 void osh_page_end(osh_page *pg, char **html);
 /* Begins a text without the head and the end of a page. */
 void osh_page_bare(osh_page *pg, osh_ctx *cx);
 void osh_page_style(osh_page *pg);
 void osh_page_escape(osh_page *pg, const char *text);
 void osh_page_bytes(osh_page *pg, double n);   // appends bytes such as "1.2 MB"
-void osh_page_bytes_cell(osh_page *pg, int64_t n); // appends a table cell; n < 0: an empty cell
+void osh_page_bytes_cell(osh_page *pg, int64_t n); // appends a table cell; the cell is empty if n <
+                                                   // 0
 void osh_page_seconds(osh_page *pg, double s); // appends a time such as "3 min 05 s"
 /* Returns the name of the CSS variable with the colour of a phase. */
 const char *osh_page_colour(const char *phase);
@@ -42,7 +44,7 @@ const char *osh_page_colour(const char *phase);
 void osh_page_times(osh_page *pg, const osh_profile_data *d);
 /* Draws memory over time as a separate SVG, with stages, names of subgraphs and checkpoints. */
 void osh_page_picture(osh_page *pg, const osh_profile_data *d);
-/* Draws memory over time in a page, with lines for the predicted peak and the budget; 0: no
- * line. */
+/* Draws memory over time in a page, with lines for the predicted peak and the budget, each unless
+ * it is 0. */
 void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget);
 #endif

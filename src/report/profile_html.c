@@ -87,12 +87,12 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
     free(sums);
 }
 
-/* ---- memory against time ---- */
+/* ---- memory over time ---- */
 
 enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18, LEAST_W = 1 };
 
 typedef struct axes { double seconds, top; } axes; // `seconds` is the time at the right edge, `top`
-                                                   // the bytes at the upper edge
+                                                   // the number of bytes at the upper edge
 
 static double axes_x(const axes *a, double seconds)
 {

@@ -2,8 +2,8 @@
  *
  * A record has the highest memory since the previous record, so the chart shows that value between
  * the two records. The records "X Start" and "X End" bound a stage; any other record is a
- * checkpoint. Stages of the thread that reads ahead overlap the stages of the job. They are
- * recognized by their names, and their time does not count as time of the job. */
+ * checkpoint. Stages of the prefetch thread overlap the stages of the job. They are recognized by
+ * their names, and their time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -18,17 +18,18 @@ static const double mb = 1 << 20;
 
 typedef struct open_stage {
     int row;
-    double start, inside; // seconds; inside: time of the inner stages
+    double start, inside; // start: time of the begin in seconds; inside: seconds of the inner
+                          // stages
 } open_stage;
 
 typedef struct reader {
     osh_ctx *cx;
-    osh_map *rows;         // own: stage name -> index of its row
+    osh_map *rows;         // own: maps the name of a stage to the index of the stage's row
     osh_profile_data *d; // view
     const char *path;
     open_stage open[MAX_OPEN]; // stages that have begun and not ended, the outermost first
     int n_open;
-    double beside; // start of the current stage of the thread that reads ahead, in seconds
+    double beside; // start of the current stage of the prefetch thread, in seconds
 } reader;
 
 /* ---- values ---- */
@@ -233,7 +234,7 @@ done:
     return rc;
 }
 
-/* ---- the file ---- */
+/* ---- file ---- */
 
 /* Adds the number of operations of each phase, from the summary at the end of the file. */
 static void profile_read_flops(osh_profile_data *d, const osh_yaml *phases)

@@ -9,7 +9,8 @@ static const char *profile_model(const osh_profiled *p) { return p->model ? p->m
 static const char *profile_method(const osh_profiled *p) { return p->method ? p->method : ""; }
 
 enum { N_FIGURES = 7 };
-typedef struct figures { int64_t of[N_FIGURES]; } figures; // bytes; a negative value is not known
+typedef struct figures { int64_t of[N_FIGURES]; } figures; // numbers of bytes; a negative number is
+                                                           // unknown
 
 static figures profile_figures(const osh_profiled *p)
 {
@@ -17,8 +18,8 @@ static figures profile_figures(const osh_profiled *p)
                       p->d.io.read_bytes, p->d.io.written_bytes}};
 }
 
-/* Returns the index of the first profile for which `what` (its model or its method) is the same as
- * for profile i. */
+/* Returns the index of the first profile that has the same model (or method) as profile i; `what`
+ * returns the model (or the method) of a profile. */
 static int profiles_first(const osh_profiled *of, int n, const char *(*what)(const osh_profiled *),
                           int i)
 {
@@ -36,7 +37,7 @@ static int profiles_find(const osh_profiled *of, int n, int model, int method)
     return -1;
 }
 
-/* ---- the page ---- */
+/* ---- page ---- */
 
 static void profile_row(osh_page *pg, const osh_profiled *p)
 {

@@ -7,11 +7,12 @@
 typedef struct osh_report {
     const osh_run *run;   // view: the run that is reported
     osh_profile_data d;   // own
-    double seconds;       // seconds that the run took
-    int64_t source_bytes; // bytes of all tensors in the source's files
-    int64_t storage_read, storage_written; // bytes that the process read from disks and wrote to
-                                           // disks, counted by the kernel; < 0: unknown
-    int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory; 0: none
+    double seconds;       // number of seconds that the run took
+    int64_t source_bytes; // number of bytes of all tensors in the source's files
+    int64_t storage_read, storage_written; // number of bytes that the process read from disks and
+                                           // wrote to disks, counted by the kernel; < 0: unknown
+    int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory, in bytes; 0:
+                                           // none
     osh_cuda_counters copies; // counters of the GPU
     int n_fallbacks;
     int n_experts;        // number of quantized modules that belong to experts

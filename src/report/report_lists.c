@@ -22,7 +22,8 @@ bool osh_report_string(cJSON *o, const char *key, const char *s)
     return cJSON_AddStringToObject(o, key, s) != NULL;
 }
 
-/* Stores the item in *out. If `ok` is false, an allocation has failed: frees the item and fails. */
+/* Passes ownership of the item to *out. If `ok` is false, an allocation has failed: frees the item
+ * and fails. */
 static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 {
     if (ok) return *out = o, OSH_OK;
@@ -84,7 +85,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
     const osh_router_tokens *x = &r->coverage->routers[i];
     const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
-    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // own: o; view: tokens
+    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // `o` is own; `tokens` is a view
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
               osh_report_number(o, "tokens", (double)x->n_tokens) &&
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
@@ -96,7 +97,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
 static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_report_lists *l = user;
-    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o; view: t, f
+    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // `o` is own; `t` and `f` are views
     bool ok = o && osh_report_string(o, "name", l->r->run->plan->schedule.parts->parts[i].name) &&
               (t = cJSON_AddObjectToObject(o, "seconds")) &&
               (f = cJSON_AddObjectToObject(o, "gflop"));

@@ -1,5 +1,6 @@
-/* report_mixed.c - adds the choice of bits to the JSON and the HTML report. The curve shows the
- * least loss at each size along the convex hulls; a point shows the choice. */
+/* report_mixed.c - adds the choice of a scheme for each Linear (plan/mixed.h) to the JSON and the
+ * HTML report. The curve shows the least loss at each size along the convex hulls; a point shows
+ * the choice. */
 #include "report/report_mixed.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* report_mixed.h - adds the choice of bits (plan/mixed.h) to the JSON and the HTML report. The
- * argument m is NULL if the run had no such choice. */
+/* report_mixed.h - adds the choice of a scheme for each Linear (plan/mixed.h) to the JSON and the
+ * HTML report. The argument m is NULL if the run had no such choice. */
 #ifndef OSH_REPORT_MIXED_H
 #define OSH_REPORT_MIXED_H
 #include "plan/mixed.h"

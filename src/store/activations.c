@@ -30,8 +30,8 @@ typedef struct slot { // storage of all samples of one value
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // the blocks of GPU memory through which one value is copied during a pass
-    void *landing, *departure; // own: landing: used if the value is read in the pass; departure:
+typedef struct way { // buffers in GPU memory through which one value is copied during a pass
+    void *landing, *departure; // own; landing: used if the value is read in the pass; departure:
                                // used if it is stored; NULL: not used
     int64_t asked;             // first sample of the batch that is being copied to `landing`; -1:
                                // no batch is being copied
@@ -41,21 +41,21 @@ struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
-    osh_device *device;    // view; NULL: batches are in host memory
+    osh_device *device;    // view: device whose memory has the batches; NULL: host memory
     osh_blocks *blocks;    // own: used for tier host, if there is a device
     way *ways;             // own [values]: used for tier host, if there is a device
     int64_t n_kept;        // number of kept samples; they are the first samples
     osh_slots disk;        // own: for tier disk
-    osh_loaders *loaders;  // own: used for tier disk if batches are read in advance; else NULL
-    int64_t ahead;         // number of batches that are requested in advance
-    bool pageable;         // true: host memory for copies to a GPU is not page-locked
-    bool reading;          // true: the loaders are running
+    osh_loaders *loaders;  // own: used for tier disk if batches are prefetched; else NULL
+    int64_t ahead;         // number of batches that are prefetched
+    bool pageable;         // true if host memory for copies to a GPU is not page-locked
+    bool reading;          // true if the loaders are running
     osh_scratch *scratch;  // own: used for tier disk
     const osh_scratch *in; // view: the member `scratch`, or in a second store (osh_acts_new_beside)
                            // that of the first store
     int first_file;        // number in the file name of value 0; value v has number first_file + v
-    uint64_t stage;        // number of the visit whose values are stored now (osh_acts_stage)
-    slot *slots;           // own [values]
+    uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
+    slot *slots;           // own [values]: storage of each value
 };
 
 static int64_t sample_tokens(const osh_dataset *d, int64_t sample)
@@ -203,7 +203,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
     osh_free(cx, a);
 }
 
-/* ---- one sample ---- */
+/* ---- samples ---- */
 
 /* Returns the memory class in which the memory of values is counted. */
 static osh_mem_class acts_class(const osh_acts *a)

@@ -1,12 +1,12 @@
 /* activations.h - stores the values of a graph between subgraphs, each sample separately, without
  * loss, in the dtype of the value. The stored bytes do not depend on how samples are batched.
  *
- * Without a GPU, each sample has a block of host memory. With a GPU, each batch has a block in GPU
- * memory or in page-locked host memory (blocks.h); each batch must then have the same samples in
- * every pass. For kept samples (osh_acts_keep) the tensors of the batches are stored without a
- * copy. On the disk each value has a file, in which each sample has a slot at a fixed offset
- * (slots.h); if a process is killed, a later process of the same run can continue from complete
- * files. */
+ * Without a GPU, each sample has one allocation in host memory. With a GPU, each batch has one
+ * allocation in GPU memory or in page-locked host memory (blocks.h); each batch must then have the
+ * same samples in every pass. For kept samples (osh_acts_keep) the tensors of the batches are
+ * stored without a copy. On the disk each value has a file, in which each sample has a slot at a
+ * fixed offset (slots.h); if a process is killed, a later process of the same run can continue from
+ * complete files. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "graph/exec.h"
@@ -18,7 +18,7 @@ typedef struct osh_acts osh_acts;
 typedef struct osh_acts_place {
     osh_tier tier;
     const char *dir; // for tier disk: directory of the files (osh_scratch_open)
-    bool zstd;       // for tier disk: true: the samples are compressed
+    bool zstd;       // for tier disk: true if the samples are compressed
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
@@ -28,8 +28,8 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
  * before `beside`; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
-int64_t osh_acts_own_bytes(const osh_graph *g); // returns the gross host bytes of a store that
-                                                // contains no values
+int64_t osh_acts_own_bytes(const osh_graph *g); // returns the host bytes, with the allocator's
+                                                // overhead, of a store that contains no values
 /* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
  * is this memory. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
@@ -41,11 +41,11 @@ void osh_acts_keep(osh_acts *a, int64_t n);
 /* Makes host memory for copies to a GPU pageable instead of page-locked. Must be called before
  * osh_acts_use. */
 void osh_acts_unpinned(osh_acts *a);
-/* For tier disk: n_threads threads read n_batches in advance (loaders.h) between osh_acts_open and
+/* For tier disk: n_threads threads prefetch n_batches (loaders.h) between osh_acts_open and
  * osh_acts_close. For other tiers, does nothing. Must be called after osh_acts_use. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
-/* Returns the number n of batches that are read in advance: before the caller gets batch k, it must
- * call osh_acts_ask for batch k + n. */
+/* Returns n, the number of batches to prefetch: before the caller gets batch k, it must call
+ * osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
@@ -78,22 +78,22 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* Begins a pass, which osh_acts_close ends. in, out [values]: true for the values that are loaded
  * and for the values that are stored in the pass. The function prepares the pass:
- *   tier host with a GPU      osh_acts_ask reads values of `in` in advance; values of `out` are
+ *   tier host with a GPU      osh_acts_ask prefetches values of `in`; values of `out` are
  *                             stored during later work. Each value has a block of GPU memory for
  *                             n_tokens tokens (osh_acts_way_bytes)
- *   disk                      values of `in` are read in advance if osh_acts_read_ahead was called
+ *   disk                      values of `in` are prefetched if osh_acts_read_ahead was called
  *   other tiers               nothing is prepared
  * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
-/* Announces a later osh_acts_get of samples [first, first + n), so that these samples are read in
- * advance. The order of the calls of osh_acts_ask must be that of the later calls of
- * osh_acts_get. */
+/* Begins to prefetch samples [first, first + n), which a later call of osh_acts_get returns. The
+ * order of the calls of osh_acts_ask must be that of the later calls of osh_acts_get. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the gross
-                                                                             // bytes of a value's
-                                                                             // block of GPU memory
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the bytes,
+                                                                             // with padding, of the
+                                                                             // buffer in GPU memory
+                                                                             // for a value
 /* Frees the memory of samples [first, first + n) of a value. If the samples are in a file, does
  * nothing. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
@@ -103,22 +103,24 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // frees all samples of
 /* For tier disk: syncs the file of the value, so that a loss of power does not lose the samples. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
 /* Opens the file of a value that an earlier process of this run has stored in stage `stage`, and
- * checks every sample. If the file is complete, the value is stored again and *found is true; if
- * not, *found is false. */
+ * checks every sample. If the file is complete, *found is true and the store has the value; if not,
+ * *found is false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Return the gross bytes of a buffer that is large enough for any sample of any value:
- * osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample itself. */
+/* Return the bytes, with the allocator's overhead, of a buffer that is large enough for any sample
+ * of any value: osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample
+ * itself. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples from `first` on of a value: gross bytes in memory, or for tier
- * disk the bytes without compression. With a GPU, osh_slots_bytes returns the bytes for tier
- * disk. */
+/* Returns the bytes of the samples from `first` on of a value: in memory with the allocator's
+ * overhead, or for tier disk without compression. With a GPU, osh_slots_bytes returns the bytes for
+ * tier disk. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
-/* For tier host with a device: returns the gross host bytes of a batch of n_tokens tokens. */
+/* For tier host with a device: returns the host bytes, with the allocator's overhead, of a batch of
+ * n_tokens tokens. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
-/* Returns the gross bytes of the first n kept batches of a value. batch_at [n + 1]: first sample of
- * each batch. */
+/* Returns the bytes, with the allocator's overhead, of the first n kept batches of a value.
+ * batch_at [n + 1] is the index of the first sample of each batch. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
                             const int64_t *batch_at, int64_t n);
 #endif

@@ -1,4 +1,5 @@
-/* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU.
+/* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU
+ * over lanes (CUDA streams; blocks.h).
  *
  * Page-locking takes milliseconds, so a block that is given back is reused for other values. Sizes
  * are rounded up: there are 16 sizes between two consecutive powers of two. Batches have slightly
@@ -26,11 +27,11 @@ struct osh_blocks {
     osh_device *device; // view
     osh_block *waiting; // own: list of blocks that were given back, the one given back last at the
                         // beginning
-    /* Gross bytes. total: of all blocks; used: of the blocks that are taken; most_used: largest
-     * value of `used` so far. */
+    /* Numbers of bytes, with the allocator's overhead; total: of all blocks; used: of the blocks
+     * that are taken; most_used: largest value of `used` so far. */
     size_t total, used, most_used;
-    bool refused;       // true: the system has refused to page-lock memory
-    bool pageable;      // true: blocks are not page-locked
+    bool refused;       // true if the system has refused to page-lock memory
+    bool pageable;      // true if blocks are not page-locked
 };
 
 static size_t block_rounded(size_t n_bytes)

@@ -1,6 +1,6 @@
 /* blocks.h - manages page-locked blocks of host memory for values of a run on a GPU (one block for
- * each batch of a value), and copies between the blocks and the GPU. Lanes are CUDA streams: WORK
- * runs kernels, IN and OUT copy to and from the GPU.
+ * each batch of a value), and copies between the blocks and the GPU. Lanes are CUDA streams of the
+ * device: WORK runs kernels, IN and OUT copy to and from the GPU.
  *
  *   store   WORK: t -> through           OUT waits for WORK: through -> block
  *                                                  WORK waits for OUT before the next store
@@ -26,9 +26,9 @@ osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
 void *osh_block_data(osh_block *block); // returns the block's host memory; no copy of the block may
                                         // be in progress
-/* Returns the gross host bytes of a block for n_bytes. The blocks that are taken and those that
- * were given back never have more bytes together than the blocks that were in use at one time, at
- * most. */
+/* Returns the host bytes, with all overhead, of a block for n_bytes. The blocks that are taken and
+ * those that were given back never have more bytes together than the blocks that were in use at one
+ * time, at most. */
 size_t osh_blocks_gross(size_t n_bytes);
 
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is

@@ -1,4 +1,4 @@
-/* loaders.c - reads batches in advance on threads: osh_loaders_ask queues a task, threads read the
+/* loaders.c - prefetches batches on threads: osh_loaders_ask queues a task, threads read the
  * samples of the task, and osh_loaders_take or osh_loaders_load returns them.
  *
  * A block may be given back only after its rows have been copied to GPU memory. The caller loads
@@ -22,7 +22,7 @@ struct task { // a request to read samples [first, first + n) of a value
     char *to;          // view: data of `t` or of `block`
     int64_t begun, over; // begun: number of samples whose read has begun; over: number of samples
                          // whose read is complete
-    bool failed;         // true: the read of a sample has failed
+    bool failed;         // true if the read of a sample has failed
 };
 
 typedef struct loader {
@@ -35,7 +35,7 @@ typedef struct loader {
 
 struct osh_loaders {
     const osh_slots *slots; // view
-    osh_device *device;     // view; NULL: there is no GPU
+    osh_device *device;     // view: device that gets the batches; NULL: host memory
     osh_blocks *blocks;     // own: used with a GPU
     loader *of;             // own [n]: one loader for each thread
     int n;
@@ -115,7 +115,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
     osh_free(cx, l);
 }
 
-/* ---- the threads ---- */
+/* ---- threads ---- */
 
 /* True if no thread is reading a sample of the task, and no thread will begin to read one. */
 static bool task_is_over(const task *t)
@@ -199,7 +199,7 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l)
     return rc;
 }
 
-/* ---- the caller ---- */
+/* ---- calls of the caller's thread ---- */
 
 osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
                            int64_t first, int64_t n)

@@ -1,5 +1,5 @@
-/* loaders.h - reads batches of values from the disk in advance (slots.h), on threads. Each thread
- * reads one sample at a time, in the order in which the batches were requested.
+/* loaders.h - prefetches batches of values from the disk (slots.h), on threads. Each thread reads
+ * one sample at a time, in the order in which the batches were requested.
  *
  *   without a GPU   disk -> a tensor in host memory, which the caller gets
  *   with a GPU      disk -> a block of host memory (blocks.h), page-locked or not -> the GPU
@@ -12,7 +12,7 @@
 
 typedef struct osh_loaders osh_loaders;
 /* Makes n_threads loaders, which read files with the layout that s describes. osh_loaders_start
- * starts the threads. device NULL: there is no GPU. s must outlive the loaders. */
+ * starts the threads. `device` is NULL if there is no GPU. s must outlive the loaders. */
 osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads,
                            osh_device *device, bool pin);
 void osh_loaders_free(osh_ctx *cx, osh_loaders *l); // also stops the threads; accepts NULL
@@ -32,12 +32,13 @@ osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t firs
  * GPU memory. Sets *found to false if the batch was not requested or could not be read. */
 osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
                             bool *found);
-/* Returns the number of batches that the caller must request in advance so that each thread has a
- * sample to read. */
+/* Returns the number of batches that the caller must request before it takes the first one, so that
+ * each thread has a sample to read. */
 int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches);
-/* Return gross host bytes. osh_loaders_own_bytes: bytes of n_threads loaders, each with a buffer of
- * `frame` bytes for decompression (0: samples are not compressed). osh_loaders_value_bytes: bytes
- * of one value in n_ahead batches of n_tokens tokens. */
+/* Return host bytes, with the allocator's overhead. osh_loaders_own_bytes returns those of
+ * n_threads loaders, each with a buffer of `frame` bytes for decompression (0 if samples are not
+ * compressed). osh_loaders_value_bytes returns those of one value in n_ahead batches of n_tokens
+ * tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
                                 bool card);

@@ -10,8 +10,8 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // header of a slot, which is before the data or, in the layout with blocks,
-                      // at the beginning of the file
+typedef struct head { // header of a slot; it is directly before the data or, in the layout with
+                      // blocks, at the beginning of the file
     uint64_t n_bytes; // number of bytes of the stored data; if it is less than the bytes of the
                       // sample, the data are a zstd frame
     uint64_t sum;
@@ -108,7 +108,7 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
     *f = (osh_slot_file){0};
 }
 
-/* ---- one sample ---- */
+/* ---- one sample in host memory ---- */
 
 /* Returns the seed of the checksum of a sample whose stored data have n_kept bytes. */
 static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,

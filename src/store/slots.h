@@ -20,7 +20,7 @@
 #include "data/dataset.h"
 
 typedef struct osh_slot_file { // the file of one value
-    osh_file *file;      // own; NULL: the file is not yet created
+    osh_file *file;      // own: the open file; NULL: not yet created
     osh_cuda_file *card; // own: handle by which the GPU reads the file; NULL: not yet opened
     uint64_t stage;      // number of the stage in which the value was stored (osh_acts_stage)
 } osh_slot_file;
@@ -30,9 +30,9 @@ typedef struct osh_slots {
     const osh_dataset *d; // view
     osh_device *device;   // view: device to whose memory files are read; NULL: there is none, and
                           // files have the layout without blocks
-    bool f16;             // true: samples are stored as F16 instead of the value's dtype
-    bool zstd, by_card;   // zstd: true: samples are compressed; by_card: true: the GPU itself reads
-                          // files
+    bool f16;             // true if samples are stored as F16 instead of the value's dtype
+    bool zstd, by_card;   // zstd: true if samples are compressed; by_card: true if the GPU itself
+                          // reads files
     uint64_t run;
     void *frame;          // own: [frame_room] buffer for zstd
     size_t frame_room;
@@ -41,8 +41,8 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
-/* Returns the bytes of a value's file. in_blocks true: bytes of all samples in the layout with
- * blocks. in_blocks false: bytes of the samples from `first` on in the other layout, without
+/* Returns the bytes of a value's file. If in_blocks is true, of all samples in the layout with
+ * blocks. If it is false, of the samples from `first` on in the other layout, without
  * compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);

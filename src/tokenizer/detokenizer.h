@@ -6,9 +6,9 @@
 #include "tokenizer/tokenizer.h"
 
 typedef struct osh_detokenizer osh_detokenizer;
-/* Opens a detokenizer: reads the vocabulary and the decoder of tokenizer.json. t: the tokenizer of
- * the same file; it may be closed before *out (own). Fails with the name of a decoder that is not
- * known. */
+/* Opens a detokenizer: reads the vocabulary and the decoder of tokenizer.json. `t` is the tokenizer
+ * of the same file; it may be closed before *out (own). Fails with the name of a decoder that is
+ * not known. */
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);
 void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
@@ -17,5 +17,7 @@ void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
 osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int32_t id);
 /* Appends the text that depended on later ids. Bytes that form no character become U+FFFD. */
 osh_status osh_detokenizer_end(osh_ctx *cx, osh_detokenizer *d, osh_buf *out);
-int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token); // -1: no such token
+int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token); // returns the id, or -1
+                                                                           // if no token has this
+                                                                           // text
 #endif

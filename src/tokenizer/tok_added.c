@@ -10,18 +10,19 @@
 #include <string.h>
 
 typedef struct token {
-    size_t at, n; // position and size in `contents`, bytes
+    size_t at, n; // at: offset in `contents`; n: size; both in bytes
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
 } token;
 
 typedef struct trie {
-    osh_tok_pairs edges; // (node << 8 | byte) -> child node; TERMINAL | node -> index of the token
-                         // that ends there
+    osh_tok_pairs edges; // maps node << 8 | byte to the child node, and TERMINAL | node to the
+                         // index of the token that ends there
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
-    bool empty, single_word, lstrip, rstrip; // empty: the set has no token; single_word, lstrip,
-                                             // rstrip: a token of the set has the option
+    bool empty, single_word, lstrip, rstrip; // empty: true if the set has no token; single_word,
+                                             // lstrip, rstrip: true if a token of the set has the
+                                             // option
     size_t longest;   // bytes
 } trie;
 
@@ -142,7 +143,7 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
     }
 }
 
-/* Returns bytes [start, end) of p as a text piece. */
+/* Returns bytes [start, end) of text piece p as a text piece. */
 static osh_tok_piece piece_part(osh_tok_piece p, size_t start, size_t end)
 {
     osh_tok_piece part = {.at = p.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1};

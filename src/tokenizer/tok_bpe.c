@@ -11,7 +11,7 @@
 #define HEAP_FROM 48
 #define NO_RANK UINT32_MAX
 #define BMP 0x10000
-#define CHECK_EVERY ((size_t)1 << 18) // symbols or merges between checks for an interrupt
+#define CHECK_EVERY ((size_t)1 << 18) // number of symbols or merges between checks for an interrupt
 enum { MOST_AFFIX = 100 }; // largest size of a prefix or a suffix in bytes
 #define JOINED_BITS ((size_t)1 << 20)
 
@@ -26,7 +26,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct bpe {
-    osh_map *vocab;      // own; token -> id
+    osh_map *vocab;      // own: maps a token to its id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
     int32_t *char_ids;   // own; [BMP] id of the token that is the character alone; -1: none; NULL:
                          // not cached
@@ -34,7 +34,7 @@ typedef struct bpe {
                          // joins (hashed)
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
-    char *unk, *prefix, *suffix; // own; NULL: none
+    char *unk, *prefix, *suffix; // own: unknown token, prefix and suffix of the model; NULL: none
     size_t n_unk, n_prefix, n_suffix;
     bool byte_fallback, all_bytes, fuse_unk, ignore_merges;
     symbol *symbols; // own; scratch
@@ -292,8 +292,8 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    size_t k = 0, pending = 0; // k: symbols written; pending: unknown tokens that are not yet
-                               // written (0 or 1)
+    size_t k = 0, pending = 0; // k: number of symbols written; pending: number of unknown tokens
+                               // that are not yet written (0 or 1)
     uint32_t cp = 0;
 
     OSH_TRY(symbols_reserve(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));

@@ -21,8 +21,8 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    uint8_t *calm;         // own; [BMP] for each character, whether it is calm, or not yet known;
-                           // only for OSH_CUT_CALM
+    uint8_t *calm;         // own [BMP]; for each character, whether it is calm, is not calm, or is
+                           // not tested yet; only for OSH_CUT_CALM
     osh_tok_text texts[2]; // own; scratch
 };
 
@@ -49,8 +49,8 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if the Replace of a normalizer matches text that contains the character. s is
- * the character, written three times; len: bytes of one. */
+/* Sets *yes to true if the Replace of a normalizer matches text that contains the character. `s` is
+ * the character, written three times; `len` is the number of bytes of one. */
 static osh_status is_char_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len,
                                    bool *yes)
 {

@@ -30,10 +30,10 @@ typedef struct decode_step {
     osh_tok_pattern pattern; // own: pattern of a DECODE_REPLACE
     char *content; // own: replacement, stripped character, prefix or suffix
     size_t n_content;
-    int64_t start, stop;     // DECODE_STRIP, DECODE_BEGIN: most characters to remove at the start
-                             // and at the end
-    bool flag; // METASPACE: no space before the first token; WORDPIECE: clean up spaces before
-               // punctuation
+    int64_t start, stop;     // for DECODE_STRIP and DECODE_BEGIN: largest number of characters to
+                             // remove at the start and at the end
+    bool flag; // for Metaspace: true if the first token gets no space; for WordPiece: true if
+               // spaces before punctuation are removed
 } decode_step;
 
 typedef struct word { size_t at; uint32_t n; bool known, special; } word;
@@ -45,12 +45,12 @@ struct osh_detokenizer {
     int64_t n_words;
     decode_step steps[MOST_STEPS]; // own
     int n_steps;
-    bool fused, spaced;  // fused: Fuse is in the chain; spaced: there is no decoder, and a space is
-                         // between two tokens
+    bool fused, spaced;  // fused: true if Fuse is in the chain; spaced: true if there is no
+                         // decoder, and a space is between two tokens
     bool begun;          // true after the first token
     int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is
                       // done
-    bool space_waits;    // DECODE_SUFFIX: a space must be written before the next token
+    bool space_waits;    // for DECODE_SUFFIX: true if a space must be written before the next token
     osh_buf run;         // own: bytes of successive byte tokens, for DECODE_BYTES
     osh_buf partial;     // own: bytes that may begin a character
     osh_tok_text text, other; // own: scratch
@@ -80,7 +80,8 @@ static osh_status word_put(osh_ctx *cx, osh_detokenizer *d, int32_t id, const ch
     return rc;
 }
 
-/* Reads a vocabulary: {"token": id, ...}, or [["token", score], ...] in the order of the ids. */
+/* Reads a vocabulary. Its form is {"token": id, ...}, or [["token", score], ...] in the order of
+ * the ids. */
 static osh_status words_read(osh_ctx *cx, osh_detokenizer *d, const osh_tok_list *l, bool list)
 {
     osh_status rc = OSH_OK;
@@ -457,8 +458,8 @@ static bool byte_token(const osh_tok_text *t, char *byte)
     return true;
 }
 
-/* Appends the complete characters of `partial` and `text` to out. `all`: the text ends here, so
- * incomplete characters are appended too. */
+/* Appends the complete characters of `partial` and `text` to out. If `all` is true, the text ends
+ * here, so incomplete characters are appended too. */
 static osh_status bytes_emit(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, bool all)
 {
     osh_status rc = OSH_OK;

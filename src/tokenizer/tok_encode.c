@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
-enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: bytes of text that are processed
-                                                    // together; CHECK_EVERY: pieces between checks
-                                                    // for an interrupt
+enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: number of bytes of text that are
+                                                    // processed together; CHECK_EVERY: number of
+                                                    // pieces between checks for an interrupt
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 struct osh_tokenizer {
@@ -22,11 +22,13 @@ struct osh_tokenizer {
     osh_tok_cuts *cuts; // own; tells where a text may be cut before the normalizers
     osh_tok_text raw, norm;         // own; text that is not yet encoded: raw (valid UTF-8), norm
                                     // (normalized pieces)
-    size_t raw_enough, norm_enough; // bytes of raw or norm above which the next stage runs
+    size_t raw_enough, norm_enough; // number of bytes of raw or norm above which the next stage
+                                    // runs
     size_t part_bytes;
     bool begun;                     // true after the first bytes were moved from `raw` to `norm`
-    bool goes_on;                   // `raw` begins inside a piece whose start is already in `norm`
-    char partial[4];                // bytes of a character whose other bytes are not yet read
+    bool goes_on;                   // true if `raw` begins inside a piece whose start is already in
+                                    // `norm`
+    char partial[4];                // the bytes read so far of an incomplete character
     size_t n_partial;
 };
 
@@ -203,16 +205,16 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
     t->n -= n;
 }
 
-/* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left:
- * bytes that the stage could not process the last time. At most half of the text is processed
- * twice. */
+/* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left is
+ * the number of bytes that the stage could not process the last time. At most half of the text is
+ * processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
 }
 
-/* Normalizes the text of `raw` that later text cannot change, and moves it to `norm`. last: no more
- * text follows. */
+/* Normalizes the text of `raw` that later text cannot change, and moves it to `norm`. `last` is
+ * true if no more text follows. */
 static osh_status raw_normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
 {
     osh_status rc = OSH_OK;
@@ -279,7 +281,7 @@ done:
     return rc;
 }
 
-/* Encodes the text of norm to ids. last: no more text follows. */
+/* Encodes the text of norm to ids. `last` is true if no more text follows. */
 static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool last)
 {
     osh_status rc = OSH_OK;
@@ -292,7 +294,7 @@ static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
         OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
     if (!last) OSH_TRY(norm_shorten_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
-    // If an added token matches up to the end of the text, no piece is open.
+    // If an added token ends at the end of the text, no piece is open.
     if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0)
         w.open = false, w.tail = (osh_tok_piece){.id = -1};
     OSH_TRY(osh_tok_steps_run(cx, &t->pretokenizers, &w));

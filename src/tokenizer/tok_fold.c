@@ -1,10 +1,10 @@
 /* tok_fold.c - tells which Unicode properties mean the same in Oniguruma and in PCRE2, and which
- * characters both libraries compare alike if case is ignored.
+ * characters match each other in both libraries if case is ignored.
  *
  * The tables are the result of a test of every code point with tokenizers 0.23 (Oniguruma, Unicode
  * 16) and PCRE2 10.42 (Unicode 14). If case is ignored, Oniguruma uses full case folding: one
- * character can equal two or three, such as U+00DF and ss. PCRE2 uses simple folding: one character
- * equals one. */
+ * character can equal two or three, such as "U+00DF" and "ss". PCRE2 uses simple folding: one
+ * character equals one. */
 #include "tokenizer/tok_unicode.h"
 #include <stddef.h>
 #include <string.h>

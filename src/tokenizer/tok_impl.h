@@ -17,7 +17,7 @@
 /* A long list or object of tokenizer.json as text (tok_file.c). Its items are read one by one. */
 typedef struct osh_tok_list {
     const char *text; // view: lives as long as the file's text; NULL: no list
-    size_t n, n_items; // n: bytes; n_items: upper bound of the number of items
+    size_t n, n_items; // n: number of bytes; n_items: upper bound of the number of items
     const char *what; // view: name for messages
 } osh_tok_list;
 typedef struct osh_tok_file {
@@ -48,9 +48,9 @@ osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER
 #define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // limit for one text at any stage
 
 typedef struct osh_tok_piece {
-    uint32_t at, len; // position and size in bytes
+    uint32_t at, len; // at: offset; len: size; both in bytes
     int32_t id;       // id of an added token, or -1
-    bool first;       // the piece begins with the first character of the whole input
+    bool first;       // true if the piece begins with the first character of the whole input
     uint8_t cont;     // number of steps that have already handled the beginning of the piece
 } osh_tok_piece;
 
@@ -59,8 +59,8 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    size_t limit, made_of; // limit: largest allowed size, 0: no limit; made_of: size of the input;
-                           // in bytes
+    size_t limit, made_of; // in bytes; limit: largest allowed size, 0: no limit; made_of: size of
+                           // the input
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
@@ -89,12 +89,12 @@ size_t osh_utf8_before(const char *s, size_t at);
  * match at or after `from`, or sets at->start to SIZE_MAX if there is no match. The caller must
  * ignore an empty match directly after the previous match. */
 typedef struct osh_tok_pattern {
-    osh_regex *re; // own; NULL: the pattern is the literal string
+    osh_regex *re; // own: the compiled regex; NULL: the pattern is the literal string
     char *literal; // own
     size_t n_literal;
-    bool one_atom; // the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is one
-                   // character or class
-    bool local; // no match is empty or depends on text before the start of the search
+    bool one_atom; // true if the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is
+                   // one character or class
+    bool local; // true if no match is empty or depends on text before the start of the search
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // o: {"Regex": ...} or {"String": ...}
@@ -131,10 +131,12 @@ typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may not be
  * complete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
-    osh_tok_text *cur, *next; // cur: input; next: output, then swapped with cur
+    osh_tok_text *cur, *next; // cur: the step's input; next: the step's output; swapped after each
+                              // step
     bool open;
-    size_t left;         // bytes at the end of the text that are kept until more text is read
-    size_t made_up;      // bytes that a step has inserted at the start of the open piece
+    size_t left;         // number of bytes at the end of the text that are kept until more text is
+                         // read
+    size_t made_up;      // number of bytes that a step has inserted at the start of the open piece
     osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
 } osh_tok_work;
@@ -148,12 +150,13 @@ struct osh_tok_step {
     char *content; // own: string of Replace, Prepend or Metaspace
     size_t n_content;
     osh_split_kind split;
-    bool invert;      // Split: invert
-    bool left, right; // Strip: strip_left, strip_right
-    bool each;        // Digits: individual_digits
-    bool add_prefix;  // ByteLevel: add_prefix_space; Metaspace: prepend_scheme is "always"
-    bool first_only;  // Metaspace: prepend_scheme is "first"
-    bool do_split;    // ByteLevel: use_regex; Metaspace: split
+    bool invert;      // for Split: the option invert
+    bool left, right; // for Strip: the options strip_left, strip_right
+    bool each;        // for Digits: the option individual_digits
+    bool add_prefix;  // for ByteLevel: the option add_prefix_space; for Metaspace: true if
+                      // prepend_scheme is "always"
+    bool first_only;  // for Metaspace: true if prepend_scheme is "first"
+    bool do_split;    // for ByteLevel: the option use_regex; for Metaspace: the option split
     bool clean, ideographs, accents, lower; // the four options of BertNormalizer
     osh_tok_charsmap *charsmap; // own: map of Precompiled
     size_t n_chars;   // FixedLength: length
@@ -195,7 +198,7 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
 /* True if normalization never changes cp because of the text before it, and never changes that text
- * because of cp. compat: true if this must also be so for the compatibility forms. */
+ * because of cp. If `compat` is true, this must also be so for the compatibility forms. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -218,8 +221,8 @@ osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *
                              size_t n, osh_tok_piece *p);
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
  * crosses. Keeps the text after that position until more text is read. If there is no such
- * position, keeps the whole piece. space: replacement of a space, or NULL. bytes: true if bytes
- * will become GPT-2's characters. */
+ * position, keeps the whole piece. `space` is the replacement of a space, or NULL. `bytes` is true
+ * if bytes will become GPT-2's characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */
@@ -246,7 +249,7 @@ osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_fi
                               const char *what);
 void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
-size_t osh_tok_model_size(const osh_tok_model *m); // number of entries of the vocabulary
+size_t osh_tok_model_size(const osh_tok_model *m); // returns the number of tokens in the vocabulary
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
 /* True if no token of the model contains the boundary between the characters x and y. False if a
  * whole word may be a token that merges do not make. */
@@ -265,7 +268,7 @@ osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normali
                                osh_tok_work *w);
 typedef struct osh_tok_added_token {
     int32_t id;
-    const char *content; // view [n]
+    const char *content; // view: text of the token, n bytes
     size_t n;
     bool special;
 } osh_tok_added_token;
@@ -276,11 +279,11 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               void *user);
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t); // view of the tokenizer's added
                                                                   // tokens
-int32_t osh_tok_added_max_id(const osh_tok_added *a); // highest id; -1: no tokens
+int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position in the second half of s, before its last character, where s may be
  * cut. *at is 0 if there is no such position. For any text that follows, no added token touches the
- * position or removes white space across it. cuts: where the normalizers allow a cut; NULL: s is
- * already normalized. */
+ * position or removes white space across it. `cuts` tells where the normalizers allow a cut; it is
+ * NULL if `s` is already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

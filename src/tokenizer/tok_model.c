@@ -8,7 +8,7 @@
 
 typedef struct cached { // cached ids of one word; 128 bytes
     uint32_t hash;
-    uint8_t len, n_ids; // len: bytes of the word; 0: the entry is free
+    uint8_t len, n_ids; // len: number of bytes of the word; 0: the slot is free
     char key[CACHE_KEY];
     int32_t ids[CACHE_IDS];
     uint32_t unused;

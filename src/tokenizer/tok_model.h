@@ -11,9 +11,9 @@ typedef struct osh_tok_model_type {
     osh_status (*encode)(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
                          size_t n); // appends the ids of a word of n > 0 bytes
     bool (*find)(const void *state, const char *token, size_t n, int32_t *id);
-    size_t (*size)(const void *state); // returns the number of entries of the vocabulary
+    size_t (*size)(const void *state); // returns the number of tokens in the vocabulary
     int32_t (*max_id)(const void *state);
-    bool (*parts)(const void *state, uint32_t x, uint32_t y); // see osh_tok_model_parts; NULL:
+    bool (*parts)(const void *state, uint32_t x, uint32_t y); // like osh_tok_model_parts; NULL:
                                                               // always false
 } osh_tok_model_type;
 extern const osh_tok_model_type osh_tok_bpe, osh_tok_unigram, osh_tok_wordpiece, osh_tok_wordlevel;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { CHECK_EVERY = 4096 }; // matches between checks for an interrupt
+enum { CHECK_EVERY = 4096 }; // number of matches between checks for an interrupt
 
 static osh_status map_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
@@ -230,8 +230,9 @@ done:
     return rc;
 }
 
-enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // limits of the output: times the input, and bytes
-                                                // more; NFKC makes U+FDFA eleven times as long
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // limits of the output's size: MOST_TIMES times the
+                                                // input's size plus MOST_MORE bytes; NFKC makes
+                                                // U+FDFA eleven times as long
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
 {

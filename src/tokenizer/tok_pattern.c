@@ -38,13 +38,13 @@ typedef enum item_kind {
 typedef struct open_group {
     size_t start;  // position in `out`
     bool caseless; // value of the option i before the group
-    bool captures; // (...) or (?<name>...)
+    bool captures; // true if the group is (...) or (?<name>...)
     int number;    // number of a group that captures, 1-based
-    bool looks;    // the group is (?=...), (?!...), (?<=...) or (?<!...)
-    bool solid;    // the last alternative of the group has an ITEM_SOLID
-    bool anchors;  // an alternative of the group has items, but no ITEM_SOLID
-    bool behind;   // the group is, or is inside, (?<=...) or (?<!...)
-    bool unbehind; // the group is, or is inside, (?<!...)
+    bool looks;    // true if the group is (?=...), (?!...), (?<=...) or (?<!...)
+    bool solid;    // true if the last alternative of the group has an ITEM_SOLID
+    bool anchors;  // true if an alternative of the group has items, but no ITEM_SOLID
+    bool behind;   // true if the group is, or is inside, (?<=...) or (?<!...)
+    bool unbehind; // true if the group is, or is inside, (?<!...)
 } open_group;
 
 typedef struct rewriter {
@@ -59,11 +59,12 @@ typedef struct rewriter {
     unsigned closed;       // bit n: group n (1 to 9) has ended
     item_kind item;        // kind of the last item
     uint32_t last;         // last character of the pattern, if the last item is a character; else 0
-    bool lines;            // the pattern has ^ or $
-    bool caseless;         // the option i is on
-    bool looks;            // the pattern has \A, \G, \K or another item that depends on text before
-                           // a match
-    bool named, numbered;  // named: has (?<name>...); numbered: has \1 to \9
+    bool lines;            // true if the pattern has ^ or $
+    bool caseless;         // true if the option i is on
+    bool looks;            // true if the pattern has \A, \G, \K or another item that depends on
+                           // text before a match
+    bool named, numbered;  // named: true if the pattern has (?<name>...); numbered: true if it has
+                           // \1 to \9
 } rewriter;
 
 static osh_status rewriter_refuse(const rewriter *r, const char *why)
@@ -246,7 +247,7 @@ static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
     return letter || (cp >= '0' && cp <= '9') ? 0 : cp;
 }
 
-/* Rewrites an escape. in_class: true inside of brackets. */
+/* Rewrites an escape. in_class is true inside of brackets. */
 static osh_status rewrite_escape(rewriter *r, bool in_class)
 {
     osh_status rc = OSH_OK;

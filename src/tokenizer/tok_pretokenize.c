@@ -7,10 +7,10 @@
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 
-enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
+enum { CHECK_EVERY = 4096 }; // number of pieces or matches between checks for an interrupt
 
 /* A cutter joins the segments of one piece (matches and the gaps between them), in order, into new
- * pieces. `kind` says which segments are joined. */
+ * pieces. The member `kind` says which segments are joined. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;

@@ -2,7 +2,7 @@
  * tokenizers/src/pre_tokenizers/unicode_scripts. Kana and U+30FC count as Han. The space and
  * unassigned characters have the number 0 (no particular script).
  *
- * The table was measured with the tokenizers library: all characters from one entry to the next
+ * The table was measured with the tokenizers library: all characters from one element to the next
  * have one script. Scripts are numbered in the order of their first characters. */
 #include "tokenizer/tok_unicode.h"
 #include <stddef.h>

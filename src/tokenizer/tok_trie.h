@@ -22,7 +22,7 @@ osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_
 /* The children of node i are nodes child[i] to child[i + 1] - 1, sorted by label. Node 0 is the
  * root. */
 typedef struct osh_tok_trie {
-    uint32_t *child; // own; [n + 1]
+    uint32_t *child; // own; [n + 1] index of the first child of each node
     int32_t *id;     // own; [n]; id of the token that ends at the node; -1: none
     uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;

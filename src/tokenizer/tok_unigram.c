@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHECK_EVERY = 1 << 18 }; // bytes between checks for an interrupt
+enum { CHECK_EVERY = 1 << 18 }; // number of bytes between checks for an interrupt
 #define UNKNOWN_PENALTY 10.0
 
 typedef struct place { // a position between two characters of a word
     double score;      // score of the best path from the start to this position
-    uint32_t from, to; // from: start of the path's last token; to: end of the next token of the
-                       // chosen path
+    uint32_t from, to; // from: offset of the start of the path's last token; to: offset of the end
+                       // of the next token of the chosen path
     int32_t id;        // id of the path's last token; -1: no path yet
 } place;
 
@@ -28,7 +28,7 @@ typedef struct unigram {
     double *scores;    // own; score of each id
     size_t n, cap;
     double unknown_score;
-    int32_t unk_id;    // -1: the vocabulary has no unknown token
+    int32_t unk_id;    // id of the unknown token; -1: the vocabulary has none
     int32_t byte_ids[256];
     bool byte_fallback;
     place *places;     // own; scratch
@@ -187,7 +187,7 @@ static double serde_number(const char *s)
     return minus ? -f : f;
 }
 
-/* Reads one entry ["token", score]. */
+/* Reads one item of the vocabulary, ["token", score]. */
 static osh_status unigram_load_entry(osh_ctx *cx, unigram *u, osh_tok_words *words,
                                      osh_tok_items *it, const char *what)
 {

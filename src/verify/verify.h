@@ -18,17 +18,17 @@ typedef struct osh_verify {
                                   // opened
     cJSON *manifest;              // own: the manifest without its lists of modules, tensors and
                                   // folds; NULL: none
-    bool quantized, pruned, changed; // the manifest has a tensor with the rule "quantized",
+    bool quantized, pruned, changed; // true if the manifest has a tensor with the rule "quantized",
                                      // "pruned", "changed"
-    osh_map *recorded;            // own: name of a module -> bits of the module's error in the
-                                  // manifest (a double)
-    osh_options plan_options;     // own: strings of these options
+    osh_map *recorded;            // own: maps the name of a module to the error that the manifest
+                                  // records (the bits of a double)
+    osh_options plan_options;     // own: strings of the options with which the plan is made again
     osh_plan *plan;               // own: plan made from source and recipe; NULL: no source is given
     osh_globals *globals;         // own: global scales of the plan; NULL: none
     osh_finding *findings;        // own
     size_t n, cap;
-    /* n_sums: checksums that agree; n_compared: tensors equal to the source's; n_modules: checked
-     * modules. */
+    /* n_sums: number of checksums that agree; n_compared: number of tensors equal to the source's;
+     * n_modules: number of checked modules. */
     int64_t n_sums, n_compared, n_modules;
 } osh_verify;
 
@@ -36,8 +36,8 @@ enum { OSH_VERIFY_TEXT = 400, OSH_VERIFY_MAX = 1000 };
 /* Adds a finding. If there are OSH_VERIFY_MAX findings, further findings are only counted. */
 osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted,
                           const char *found, ...) __attribute__((format(printf, 5, 6)));
-/* Turns the failure `rc` into a finding, clears the error and returns OSH_OK. Returns rc unchanged
- * if the process itself failed (no memory, or interrupted). */
+/* Adds a finding that describes the failure `rc`, clears the error and returns OSH_OK. Returns rc
+ * unchanged if the process itself failed (no memory, or interrupted). */
 osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where,
                              const char *wanted);
 
@@ -75,8 +75,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                             const uint8_t *codes, const int64_t *shape);
 
-/* Returns the relative squared error of a module in the manifest (verify_manifest.c); < 0: none is
- * recorded. */
+/* Returns the relative squared error that the manifest records for a module (verify_manifest.c), or
+ * a negative number if it records none. */
 double osh_verify_recorded(const osh_verify *v, const char *name);
 
 

@@ -26,7 +26,7 @@ static const char *const quantized_leaves[] = {
     "weight_global_scale", "weight_g_idx", "input_scale",      "input_zero_point",
     "input_global_scale",  "output_scale", "output_zero_point"};
 
-/* True if the name is "MODULE.leaf". *n: length of MODULE. */
+/* True if the name is "MODULE.leaf". Sets *n to the length of MODULE. */
 static bool leaf_split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);
@@ -308,8 +308,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor of one element of a module to *out. *there is false if the module has no such
- * tensor. */
+/* Reads a tensor of a module that has one element to *out. *there is false if the module has no
+ * such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {

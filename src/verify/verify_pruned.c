@@ -11,7 +11,8 @@
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
     int64_t group_row, group_at, value_row, value_at; // row and column of the first group with too
-                                                      // few zeros, and of the first wrong value
+                                                      // few zeros (group_*), and of the first wrong
+                                                      // value (value_*)
 } pruned_seen;
 
 static void pruned_look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row,
@@ -66,7 +67,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
     osh_prune_rule rule =
         osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
     pruned_seen seen = {0};
-    float *row = NULL; // own: [2, I]: a row of the output, and the same row of the source
+    float *row = NULL; // own: [2, I]: a row of the output, then the same row of the source
     OSH_NEW(cx, row, 2 * l->I);
     for (int64_t r = 0; r < l->O; r++) {
         size_t at = (size_t)(r * l->I) * osh_dtype_bytes(w->dtype);

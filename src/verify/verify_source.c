@@ -297,7 +297,7 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
 
 /* Takes the factors of all folds from the manifest, so that the weights of the source are read with
  * the factors folded in. Comparing the tensors later shows whether the output has the same factors.
- * *known: true if the manifest has the factors of all folds. */
+ * *known is true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
@@ -337,7 +337,8 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     osh_status rc = OSH_OK;
     bool differs = false,
          tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
-    char *chunk = NULL; // own: one half for bytes of the source, one for bytes of the output
+    char *chunk = NULL; // own: the first half is for bytes of the source, the second for bytes of
+                        // the output
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];

@@ -225,7 +225,7 @@ typedef struct errors { // errors of a module's weight: w is the source's, dq is
     double worst_row,
         worst_steps;         // worst_row: largest squared error of a row, relative to `expected`;
                              // worst_steps: largest error of an element, in scales
-    double dot, square;      // <w, dq> and |dq|^2, over the live columns of all rows
+    double dot, square;      // dot: <w, dq>; square: |dq|^2; over the live columns of all rows
     double worst_cosine;     // smallest cosine between a row of w and the same row of dq; 0 if the
                              // row of dq is 0
     int64_t cosine_row;      // row of worst_cosine
@@ -359,8 +359,8 @@ done:
     return rc;
 }
 
-/* Checks the measured errors. solved: true if the codes need not be the nearest codes. target: true
- * if the codes belong to a changed weight that `oneshot verify` cannot compute. */
+/* Checks the measured errors. `solved` is true if the codes need not be the nearest codes. `target`
+ * is true if the codes belong to a changed weight that `oneshot verify` cannot compute. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
                                bool solved, bool target)
 {
@@ -413,8 +413,8 @@ done:
     return rc;
 }
 
-/* Prunes w again if the pruner needs no calibration data, and sets *known. *removed: fraction of
- * |w|^2 that pruning removes. */
+/* Prunes w again if the pruner needs no calibration data, and sets *known. Sets *removed to the
+ * fraction of |w|^2 that pruning removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {

@@ -25,9 +25,9 @@ enum { CARD_ORDERS = 1 }; // one order is enough to detect a memory error
 enum { CARD_ORDERS = 3 };
 #endif
 
-/* Opens a GPU with n_bytes for tensors (own: osh_device_close). Returns NULL if there is no GPU.
- * The host may access the memory of the emulated GPU, which saves two system calls for each kernel.
- * A test with few kernels can call card_protect to forbid this. */
+/* Opens a GPU with n_bytes for tensors (own; osh_device_close frees it). Returns NULL if there is
+ * no GPU. The host may access the memory of the emulated GPU, which saves two system calls for each
+ * kernel. A test with few kernels can call card_protect to forbid this. */
 static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
@@ -79,7 +79,7 @@ typedef struct carded {
     osh_tensor t;
     uint8_t *room; // own: memory of the GPU
 } carded;
-enum { CARD_GUARD = 512 }; // number of guard bytes: a multiple of the arena's alignment
+enum { CARD_GUARD = 512 }; // number of guard bytes; a multiple of the arena's alignment
 
 static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {
@@ -93,8 +93,8 @@ static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
     return c;
 }
 
-/* Copies the values to the host tensor `to` (NULL: they are not copied), checks the guard bytes and
- * frees the copy on the GPU. */
+/* Copies the values to the host tensor `to` unless it is NULL, checks the guard bytes and frees the
+ * copy on the GPU. */
 static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
 {
     uint8_t guards[2][CARD_GUARD];

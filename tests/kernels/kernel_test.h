@@ -17,8 +17,8 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // GUARD: guard bytes on each side of a tensor; SEED: seed of
-                                      // all random values
+enum { GUARD = 64, SEED = 20240607 }; // GUARD: number of guard bytes on each side of a tensor;
+                                      // SEED: seed of all random values
 
 /* Selects the instruction set that CTest names (cmake/tests.cmake). Returns 77, which means
  * "skipped", if the CPU does not have it. */
@@ -104,8 +104,8 @@ static inline double value_at(const osh_tensor *t, int64_t i)
     return f;
 }
 
-/* Returns the normalized mean square error of got against want; infinity if an element is not
- * finite. */
+/* Returns the normalized mean square error of `got` against `want`, or infinity if an element is
+ * not finite. */
 static inline double nmse(const osh_tensor *got, const osh_tensor *want)
 {
     double diff = 0, norm = 0;
@@ -118,7 +118,7 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
     return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
 }
 
-/* Returns the tolerance (NMSE) for an output of dtype dt: tol, plus the error if a few percent of
+/* Returns the tolerance (NMSE) for an output of dtype dt: `tol`, plus the error if a few percent of
  * the elements of a narrow dtype differ by one unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
@@ -128,14 +128,14 @@ static inline double tol_of(double tol, osh_dtype dt)
     return tol;
 }
 /* Returns the additional NMSE that is allowed for f32 sums of n products of one sign, as on the
- * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is half
- * of the whole sum on average: n / 2 x 2^-24. Some inputs have errors near this bound. Example:
- * squares of BF16 numbers are 0 or 1 modulo 4, times a power of two. If the sum is so large that
- * its last bit is worth 4, each addition loses the 1 (2100 squares in order: NMSE 3.3e-11).
- * Libraries use partial sums, whose errors are smaller, but the number of partial sums is not
- * known. A tensor core truncates instead of rounding (Fasi, Higham, Mikaitis, Pranesh 2021), but
- * only after every 4 products or more, so its error is smaller. With guarded_whole sums are
- * exact. */
+ * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, and the sum so
+ * far is on average half of the final sum: n / 2 x 2^-24. Some inputs have errors near this bound.
+ * Example: squares of BF16 numbers are 0 or 1 modulo 4, times a power of two. If the sum is so
+ * large that its last bit is worth 4, each addition loses the 1 (2100 squares in order: NMSE
+ * 3.3e-11). Libraries use partial sums, whose errors are smaller, but the number of partial sums is
+ * not known. A tensor core truncates instead of rounding (Fasi, Higham, Mikaitis, Pranesh 2021),
+ * but only after every 4 products or more, so its error is smaller. With the inputs of
+ * guarded_whole, sums are exact. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);

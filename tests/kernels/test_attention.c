@@ -10,8 +10,8 @@
 /* Exists (tests/play/play.h) only if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
-enum { KEYS = 64, MANY = 70 }; // KEYS: keys of a tile; MANY: more samples than one launch can
-                               // process
+enum { KEYS = 64, MANY = 70 }; // KEYS: number of keys of a tile; MANY: more samples than one launch
+                               // can process
 
 typedef struct shape {
     osh_attention_attr at;
@@ -30,7 +30,7 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
                                            // to tile
-    {{2, 1, 8, 0, 0}, {150}},              // a head of 8 columns is half of the 16 that one mma
+    {{2, 1, 8, 0, 0}, {150}},              // a head has 8 columns, half of the 16 that one mma
                                            // instruction multiplies
     {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
                                            // scale is given
@@ -207,7 +207,7 @@ static void test_many_samples(void **state)
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    /* bytes of shared memory of compute capability 9.0; 8.0; 8.6 and 8.9 */
+    /* bytes of shared memory of a multiprocessor of compute capability 9.0; 8.0; 8.6 and 8.9 */
     static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();

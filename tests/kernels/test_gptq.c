@@ -7,7 +7,7 @@
 
 typedef struct problem {
     int64_t O, I, block;
-    int bits, group; // `group`: columns that share a scale; 0: all columns
+    int bits, group; // `group`: number of columns that share a scale; 0: all columns
     bool fp8, zero, order, target;
     int64_t row_block;
     osh_dtype dq, stored; // dtypes of dq and of the stored weight; `stored` 0: F32
@@ -158,7 +158,7 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out
 }
 
 /* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs share one
- * input, or (`several`) each job has an input and a perm of its own. */
+ * input; if `several` is true, each job has its own input and perm. */
 static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
                                   int n, bool several)
 {
@@ -621,8 +621,8 @@ static void test_solve_inputs(void **state)
     osh_ctx_free(cx);
 }
 
-/* Rounds weights that are half-way between two codes, or larger than the largest code. The weight
- * has one column, so only rounding is tested. */
+/* Rounds weights that are in the middle between two codes, or larger than the largest code. The
+ * weight has one column, so only rounding is tested. */
 static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
 {
     enum { O = 600 };

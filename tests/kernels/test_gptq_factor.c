@@ -9,7 +9,8 @@ static bool has_column(const osh_op *op, int column, const osh_device *d)
     return op->run[column] && (column != OSH_CUDA || d);
 }
 
-/* Runs a kernel of gptq_factor (`column`: reference, CPU or CUDA) on a host matrix. */
+/* Runs a kernel of gptq_factor on a host matrix. `column` selects the kernel: reference, CPU or
+ * CUDA. */
 static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
 {
     const osh_op *op = osh_op_find("gptq_factor");
@@ -154,7 +155,7 @@ static void test_factor_refuses(void **state)
     osh_ctx_free(cx);
 }
 
-/* Permutes the rows and columns of a host matrix on the CPU (d NULL) or on a GPU. */
+/* Permutes the rows and columns of a host matrix on a GPU, or on the CPU if `d` is NULL. */
 static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
 {
     if (!d) {
@@ -276,8 +277,8 @@ static void several_close(osh_ctx *cx, several *x)
     osh_free(cx, x->diag), osh_free(cx, x->perm);
 }
 
-/* Factors matrices [first, first + n) in one call, with memory for all of them (room 0), for some
- * (1) or for one (2) at a time. */
+/* Factors matrices [first, first + n) in one call, with memory for all of them (`room` is 0), for
+ * some (1) or for one (2) at a time. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
     size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX),

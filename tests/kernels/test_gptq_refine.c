@@ -237,7 +237,7 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // search_loss of each pass: 0: the whole range without a search; 1: the
+            double loss[3]; // search_loss of each pass; 0: the whole range without a search; 1: the
                             // reference's search; 2: the kernel's search
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
@@ -404,7 +404,8 @@ static void test_card(void **state)
             card_order(n);
             long waits = osh_play_calls ? osh_play_calls("cudaEventSynchronize") : 0;
             refine_on_card(cx, d, p, k, &s[n], loss[n], &all[n]);
-            /* the blocks of H come in one piece, not row by row */
+            /* the host must wait only a few times, because the blocks of H are not copied row by
+             * row */
             if (osh_play_calls && p->I > 100)
                 assert_true(osh_play_calls("cudaEventSynchronize") - waits < 60 + p->O / 2);
         }

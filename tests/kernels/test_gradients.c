@@ -8,10 +8,10 @@
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // n: tokens; split: first token of the second and of the third sample, 0:
-                         // there is no such sample
-    int64_t in[5][2];    // width of each input; [rows, columns] of each weight, columns 0: the
-                         // weight is 1-D
+    int64_t n, split[2]; // n: number of tokens; split: first token of the second and of the third
+                         // sample, 0: there is no such sample
+    int64_t in[5][2];    // in: width of each input; w: [rows, columns] of each weight, columns 0:
+                         // the weight is 1-D
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
     float amp;           // amplitude of the inputs; 0 means 1
@@ -218,7 +218,7 @@ static osh_grad_args args_of(const grad_run *r)
     return a;
 }
 
-/* Returns the sum of dout * out when in[k] is moved by h along `way`. */
+/* Returns the sum of dout * out when in[k] is moved by h times the direction `way`. */
 static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double h)
 {
     osh_op_args a = {.attr = r->c->attr, .seqs = &r->seqs, .out = {r->out[0], r->out[1]}};
@@ -236,9 +236,9 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
     return sum;
 }
 
-/* Compares the gradient along `way` with a central difference of step h. The difference has an
- * error of h^2 times the third derivative (about as large as the loss), and an error by the
- * rounding of the n outputs, 6e-8 sqrt(n) / h. */
+/* Compares the gradient along the direction `way` with a central difference of step h. The
+ * difference has an error of h^2 times the third derivative (about as large as the loss), and an
+ * error by the rounding of the n outputs, 6e-8 sqrt(n) / h. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
     const float *d = r->din[k]->data;
@@ -297,7 +297,8 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
 
 /* Compares the CPU kernels with the reference. They sum in f32: a sum of n terms has an error of
  * less than n 2^-24 times the size of the terms. So the NMSE is less than (1e3 * 6e-8)^2, unless
- * terms cancel, as in p - r. With `rough`, terms are rounded to BF16 (at most 2^-9). */
+ * terms cancel, as in the difference of two probabilities. With `rough`, terms are rounded to BF16
+ * (at most 2^-9). */
 static void test_fast(void **state)
 {
     if (card_alone()) return;

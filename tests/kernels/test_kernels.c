@@ -11,12 +11,12 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[3], w[3][2], out; // widths of the inputs; [rows, columns] of the weights (rows 0: no
-                                 // weight; columns 0: 1-D); width of the output
+    int64_t in[3], w[3][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
+                                 // (rows 0: no weight; columns 0: 1-D); out: width of the output
     int64_t split[2];            // first token of the second and of the third sample; 0: there is
                                  // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
-    const void *attr;            // NULL: the defaults of the op
+    const void *attr;            // attributes of the op; NULL: the defaults
     const void *without;         // attributes like `attr`, but without one property; the result
                                  // must differ
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
@@ -466,7 +466,7 @@ static void test_same_bytes(void **state)
     osh_ctx_free(one);
 }
 
-/* Runs rows [past->n, end) as the next piece of one sample. */
+/* Runs rows [past->n, end) of one sample; the earlier rows have been run before. */
 static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, const osh_op_past *past,
                             int64_t end)
 {
@@ -484,8 +484,8 @@ static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, cons
     return osh_op_run(cx, op, &a);
 }
 
-/* A sample that is computed in pieces, two of them of one token, must give the result of the whole
- * sample. Each op has either `each_token` or `next`. */
+/* A sample that is computed in several calls, two of them with one token, must give the result of
+ * the whole sample. Each op has either `each_token` or `next`. */
 static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -524,7 +524,7 @@ static void test_in_pieces(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const op_case *c = &cases[i];
         /* the frequencies of dynamic ropes depend on the length of the sample, so such a sample
-         * cannot be computed in pieces */
+         * cannot be computed in several calls */
         if (!strcmp(c->op, "rope") && osh_rope_key(c->attr, c->n)) continue;
         check_pieces(cx, c, OSH_F32);
         check_pieces(cx, c, OSH_BF16);
@@ -852,7 +852,7 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // the last try changes the first or the last
+            if (try == 2) at = v % 2 ? n - 1 : 0; // the last attempt changes the first or the last
                                                   // element
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (card_run(cx, d, op, &r.a,
@@ -885,8 +885,8 @@ static void test_card_spreads(void **state)
             if (osh_op_spreads(op, cases[i].attr, k / 3))
                 check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // dim: sizes 8, 32 and 128 of a head, which the
-                                                   // fused kernel computes
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // `dim` is the size of a head; the fused kernel
+                                                   // computes 8, 32 and 128
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
             if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))
@@ -977,7 +977,7 @@ static void test_card_ids(void **state)
 }
 
 /* Checks osh_cuda_finite and osh_cuda_minmax on x [11, width], which begins at element `shift` of a
- * tensor. */
+ * larger tensor. */
 static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, int64_t shift)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};

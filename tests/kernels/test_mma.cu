@@ -20,7 +20,8 @@ extern "C" {
 
 enum { SEED = 5, STRIDE = 24 }; // STRIDE: distance of two rows in shared memory, in elements
 
-/* ---- kernels of one warp; they write out the layouts that the header states ---- */
+/* ---- kernels of one warp ---- */
+/* The kernels write out the layouts that mma.cuh states. */
 template <class T>
 static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b, const float *c)
 {
@@ -58,7 +59,7 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
 }
 
 /* Copies two groups asynchronously; other threads read them. out [2, 64] of 16 bytes; each third
- * piece is absent. */
+ * element is absent. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);

@@ -102,7 +102,8 @@ static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_att
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
 }
 
-/* Compares osh_gated_run with the three ops gate, up and glu. nan: row 1 of x has a NaN. */
+/* Compares osh_gated_run with the three ops gate, up and glu. If `nan` is true, row 1 of x has a
+ * NaN. */
 static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias,
                        bool nan)
 {
@@ -154,8 +155,8 @@ static void test_gated(void **state)
     }
 }
 
-/* ---- blocks of a flow (pairs_flow.h) must give the bytes of a product that is rounded later
- * ---- */
+/* ---- blocks of a flow (pairs_flow.h) ---- */
+/* A block must have the bytes of osh_pairs_product, rounded by osh_pairs_narrow. */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 

@@ -9,7 +9,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // every zeros-th weight is already 0; 0: none is
+    int zeros; // every zeros-th weight is already 0; 0: no weight is 0
 } prune_problem;
 
 static const prune_problem problems[] = {
@@ -95,8 +95,8 @@ static void test_solve(void **state)
     osh_ctx_free(cx);
 }
 
-/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the root of its weight (9 1 1 1 ...),
- * so the first scores are 3 4 2 8. */
+/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the square root of the column's
+ * importance (9 1 1 1 ...), so the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -161,8 +161,8 @@ static void test_keep_zeros(void **state)
     enum { O = 70, I = 96 };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
-    for (int way = 0; way < 4; way++) { // way, bit 0: asymmetric codes; bit 1: the columns are
-                                        // solved in another order
+    for (int way = 0; way < 4; way++) { // bit 0 of `way`: the codes are asymmetric; bit 1: the
+                                        // columns are solved in another order
         static float h[I * I], u[I * I], w[O * I], dq[2][O * I], scale[O], zero[O];
         static int8_t codes[2][O * I];
         static int32_t perm[I], col[I];

@@ -28,8 +28,8 @@ static int teardown(void **state)
 
 typedef struct shape {
     int64_t N, D, F, E, some; // N tokens, D hidden size, F width of an expert, E experts; some:
-                              // tokens that are sent to each expert but the first, which gets none
-                              // (0: all tokens go to all experts)
+                              // number of tokens that are sent to each expert but the first, which
+                              // gets none (0: all tokens go to all experts)
     osh_dtype dt;
 } shape;
 
@@ -255,8 +255,8 @@ static void experts_at_once(void **state)
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
         /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
-        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes than there
-                                                             // are experts
+        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes (threads)
+                                                             // than there are experts
         one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
     }
     card_order(0);

@@ -78,8 +78,8 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
         assert_memory_equal(a, b, sizeof a);
-        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last element group is half a vector
-                                                        // of 16
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last group of elements is half a
+                                                        // vector of 16
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
         osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt),
@@ -92,8 +92,8 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Tests rows of every length, which end in a group of vectors, in a single vector or in a half
- * vector. */
+/* Tests rows of every length. The last elements of a row fill a group of vectors, a single vector
+ * or half a vector. */
 static void test_every_length(void **state)
 {
     (void)state;

@@ -38,7 +38,7 @@ static void hessian_fill(guarded *g, uint64_t stream, bool whole)
 }
 
 /* Adds x^T x of x [n, width] to H, in a batch of two samples: rows before `split`, and the other
- * rows. whole: x has whole numbers, and H must be exact. */
+ * rows. If `whole` is true, x has whole numbers, and H must be exact. */
 static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt,
                          bool whole)
 {
@@ -104,7 +104,7 @@ static void test_hessian(void **state)
         hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // a tensor core truncates these
                                                                 // sums
         hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes this H in
-                                                                // several pieces
+                                                                // several bands of rows
     }
 }
 
@@ -540,7 +540,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + CARD_ORDERS };
-    guarded y[MOST][2]; // y[r]: results of the reference, of the CPU, and of the GPU in several
+    guarded y[MOST][2]; // y[r]; results of the reference, of the CPU, and of the GPU in several
                         // orders of the threads
     int n_runs = f->d ? 2 + card_orders() : 2;
     int64_t offsets[3] = {0, split, n};
@@ -594,7 +594,7 @@ static void test_kl(void **state)
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
 }
 
-/* ---- rows of ops/stat.h ---- */
+/* ---- statistics in groups of samples ---- */
 
 enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
 typedef struct fed { // samples that are added to statistics
@@ -636,8 +636,8 @@ static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int
     }
 }
 
-/* Adds samples [span[0], span[1]) to a statistic in batches of `size` samples. d: GPU that has the
- * rows; NULL: the host has them. */
+/* Adds samples [span[0], span[1]) to a statistic in batches of `size` samples. `d` is the GPU that
+ * has the rows; NULL: the host has them. */
 static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t span[2],
                          int64_t size, osh_device *d)
 {

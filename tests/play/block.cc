@@ -53,12 +53,12 @@ static struct {
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
-    const int *order;                 // [n]: indices of the threads in the order in which they run
-    int places[MAX_THREADS];          // [thread]: position in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: 1 if the thread can run
+    const int *order;                 // [n] indices of the threads in the order in which they run
+    int places[MAX_THREADS];          // [thread] position in `order`
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position, 1 if the thread can run
     int first_ready;                  // no word of `ready` before this one has a bit
-    int n, count; // n: threads of the block; count: threads whose predicate was not 0 at the last
-                  // barrier
+    int n, count; // n: number of threads of the block; count: number of threads whose predicate was
+                  // not 0 at the last barrier
     int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;

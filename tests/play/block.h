@@ -8,7 +8,7 @@ struct osh_play_grid {
     const char *kernel; // name of the kernel, for messages
     const void *entry;
     dim3 grid, block;
-    size_t shared; // bytes of dynamic shared memory
+    size_t shared; // number of bytes of dynamic shared memory
     std::function<void()> body;
 };
 void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, one after the other
@@ -19,8 +19,8 @@ void osh_play_poison_shared(const void *entry);
 uintptr_t osh_play_card_range(uintptr_t *end);
 
 /* Functions of race.cc, if race.cc is linked. They are called when a grid begins, when a block
- * begins, when a thread continues (-1: no thread), when all threads of a block or warp have met,
- * and for a memory access that the compiler does not see. */
+ * begins, when thread i continues (-1 if no thread runs), when all threads of a block or warp have
+ * met, and for a memory access that the compiler does not see. */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes) __attribute__((weak));
 void osh_race_block(void) __attribute__((weak));
 void osh_race_thread(int i) __attribute__((weak));

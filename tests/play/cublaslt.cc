@@ -12,8 +12,9 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t { cublasComputeType_t compute; int32_t transa, transb; };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld, stride; // column-major: number of rows and of columns, elements between
-                                    // columns (ld), elements between matrices (stride)
+    int64_t rows, cols, ld, stride; // column-major matrix: rows, cols: number of rows and of
+                                    // columns; ld: number of elements between two columns; stride:
+                                    // number of elements between two matrices
     int32_t n_batch;
 };
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };

@@ -5,7 +5,7 @@
 
 #include "play.h"
 
-enum { HOST_WORK = 256 }; // bytes of host memory that trtri needs
+enum { HOST_WORK = 256 }; // number of bytes of host memory that trtri needs
 
 struct cusolverDnContext { cudaStream_t stream; };
 
@@ -24,8 +24,8 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-static size_t wish(bool inverse, int64_t n) // returns bytes of GPU memory for a call: a whole
-                                            // number of floats
+static size_t wish(bool inverse, int64_t n) // returns the number of bytes of GPU memory for a call,
+                                            // a whole number of floats
 {
     return (osh_play_solver_bytes + osh_play_solver_each[inverse] * (size_t)(n * n) + 3) / 4 * 4;
 }

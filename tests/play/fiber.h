@@ -13,7 +13,7 @@ struct osh_fiber {
 void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // `entry` must
                                                                                      // never return
 /* Switches to the fiber `to`. The caller's state is stored in `from`, so the caller continues at
- * the next switch to `from`. ends: the caller never continues. */
+ * the next switch to `from`. If `ends` is true, the caller never continues. */
 void osh_fiber_switch(osh_fiber *from, osh_fiber *to, bool ends);
 // must be the first call of `entry`; records the stack of `caller`
 void osh_fiber_enter(osh_fiber *self, osh_fiber *caller);

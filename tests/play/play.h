@@ -14,30 +14,33 @@ void osh_play_order(unsigned seed);
  * is requested (false, the default). A program that lacks an event or a wait computes different
  * values in the two modes. */
 void osh_play_lazy(bool on);
-/* Lazy streams do their work. Stream `first` (its number from 0 among the open streams, in the
- * order of opening) is first, with the work that it waits for; then come the next streams in
- * turn. */
+/* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
+ * Stream `first` works first, together with the work that it waits for; then the next streams work
+ * in turn. */
 void osh_play_drain(int first);
 /* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
-void osh_play_memory(size_t n_bytes); // sets the bytes of GPU memory; default 1 GiB
+void osh_play_memory(size_t n_bytes); // sets the number of bytes of GPU memory; the default is 1
+                                      // GiB
 /* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
  * as on Hopper. */
 void osh_play_shared(size_t n_bytes);
 /* Makes the n-th call of the function `name` from now (1: the next) fail with the error. If the
- * error is a lost GPU (719), all later calls fail, too. name NULL: no call fails. The name "launch"
- * stands for launches of kernels. A failure in a stream is reported by the next call. */
+ * error is a lost GPU (719), all later calls fail, too. If `name` is NULL, no call fails. The name
+ * "launch" stands for launches of kernels. A failure in a stream is reported by the next call. */
 void osh_play_fail(const char *name, int n, int error);
 // for the emulated libraries: counts a call and returns the error that osh_play_fail has set for it
 int osh_play_fault(const char *name);
-extern size_t osh_play_solver_bytes;  // GPU memory for each call of cuSOLVER; default 1 KiB
-// additional bytes of potrf and of trtri for each element of the matrix; default 0
+extern size_t osh_play_solver_bytes;  // number of bytes of GPU memory for each call of cuSOLVER;
+                                      // the default is 1 KiB
+// number of additional bytes of potrf and of trtri for each element of the matrix; the default is 0
 extern size_t osh_play_solver_each[2];
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);
-extern bool osh_play_truncates; // the option of osh_play_truncate, for the emulated libraries
-// returns the bytes of GPU memory and pinned memory, plus streams and events, that are not freed
+extern bool osh_play_truncates; // true if osh_play_truncate is on; for the emulated libraries
+// returns the number of bytes of GPU memory and pinned memory that are not freed, plus the number
+// of streams and events
 size_t osh_play_live(void);
 long osh_play_launches(void);   // returns the number of launches so far
 // returns the number of calls so far: of functions that osh_play_fail can make fail, and of

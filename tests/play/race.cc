@@ -30,7 +30,7 @@ static struct {
     uintptr_t stacks, stacks_end, card, card_end;
 } at;
 
-/* ---- state of a word: pages by address, until the process ends ---- */
+/* ---- state of the words of memory ---- */
 enum { TOP_BITS = 17, MID_BITS = 14 };
 static word **top[1 << TOP_BITS];
 
@@ -112,7 +112,7 @@ static inline __attribute__((always_inline)) void note(uintptr_t p, size_t n, bo
     }
 }
 
-/* ---- from block.cc ---- */
+/* ---- calls of block.cc ---- */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes)
 {
     at.now.where = ((at.now.where >> 32) + 1) << 32;
@@ -126,7 +126,7 @@ void osh_race_block(void)
     for (uint16_t &w : at.warps) w = 0;
 }
 
-void osh_race_thread(int i) // i: the thread that runs from now on; -1: no thread
+void osh_race_thread(int i) // i: index of the thread that runs from now on; -1: no thread
 {
     at.inside = i >= 0;
     if (i < 0) return;
@@ -138,7 +138,7 @@ extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }
 
-/* ---- from the compiler ---- */
+/* ---- calls that the compiler inserts ---- */
 extern "C" {
 void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}

@@ -16,7 +16,7 @@ extern "C" {
 enum { N = 64 };
 
 /* Waits between the writes and the reads of a kernel whose threads read their neighbours' values.
- * how: 0 no wait, 1 a shuffle, 2 __syncwarp, 3 a barrier of the block. */
+ * `how` is 0 for no wait, 1 for a shuffle, 2 for __syncwarp, 3 for a barrier of the block. */
 static __device__ void wait_in(int how)
 {
     if (how == 1) (void)__shfl_xor_sync(0xffffffffu, 1, 1);

@@ -21,9 +21,10 @@ typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
     CUstream_st *stream;
-    long asked, done; // cudaEventRecord calls for the event: requested so far, and completed so far
+    long asked, done; // number of cudaEventRecord calls for the event; asked: requested so far;
+                      // done: completed so far
     bool timed;
-    double seconds;   // time of the last record of the event
+    double seconds;   // time of the last record of the event, in seconds
 };
 struct CUevent_st { std::shared_ptr<event> e; };
 struct block_of_memory { size_t n, mapped; };
@@ -31,14 +32,15 @@ struct block_of_memory { size_t n, mapped; };
 static std::recursive_mutex lock; // allows one call at a time, because all kernels share the static
                                   // shared memory
 typedef std::lock_guard<std::recursive_mutex> guard;
-static std::map<char *, block_of_memory> card;  // start address -> block of GPU memory
+static std::map<char *, block_of_memory> card;  // maps the start address to a block of GPU memory
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
-static std::map<std::string, long> calls; // name of a function -> number of calls
+static std::map<std::string, long> calls; // maps the name of a function to the number of calls
 static std::vector<CUstream_st *> streams; // streams in the order of creation
-// kernel -> bytes of dynamic shared memory that the kernel may use, if they were set
+// maps a kernel to the bytes of dynamic shared memory that the kernel may use, if they were set
 static std::map<const void *, int> dynamic_shared;
-// faults that osh_play_fail has set: (name of a function, (calls until the failure, error))
+// faults that osh_play_fail has set; each is the name of a function, the number of calls until the
+// failure, and the error
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
 static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;

@@ -22,12 +22,13 @@ static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
     return 1;
 }
 
-static std::map<const void *, std::string> functions;      // address of a function -> name
+static std::map<const void *, std::string> functions;      // maps the address of a function to the
+                                                           // function's name
 static std::vector<std::pair<std::string, range>> statics; // static variables of functions: name,
                                                            // address range
-static std::map<const void *, std::vector<range>> shared;  // kernel -> address ranges of its shared
-                                                           // memory; filled when they are first
-                                                           // needed
+static std::map<const void *, std::vector<range>> shared;  // maps a kernel to the address ranges of
+                                                           // its shared memory; filled when they
+                                                           // are first needed
 
 /* Collects static variables that are writable and zero at the start (.bss). Constants and
  * initialized variables are in other sections and are not shared memory. */

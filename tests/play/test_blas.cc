@@ -67,7 +67,8 @@ static std::vector<float> read(const osh_tensor *t)
 }
 
 typedef struct gemm_case {
-    int64_t m, n, k, batch, gap; // gap: unused elements between two rows, and between two matrices
+    int64_t m, n, k, batch, gap; // gap: number of unused elements between two rows, and between two
+                                 // matrices
     bool ta, tb;
     osh_dtype in, out;
     float alpha, beta;
@@ -234,8 +235,8 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest differences from the product of the full factors, and
-                                  // from that of the truncated factors
+        double worst[2] = {0, 0}; // largest differences from the matrix product of the full
+                                  // factors, and from that of the truncated factors
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -375,7 +376,7 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 
 static void test_factor_by_blocks(void **)
 {
-    // bytes per element that potrf and trtri ask for; the plan counts 4, and 1 MiB
+    // number of bytes per element that potrf and trtri ask for; the plan counts 4, and 1 MiB
     const struct { size_t potrf, trtri; long calls[4]; } wishes[] = {
         {0, 0, {1, 1, 1, 1}}, {0, 100, {1, 1, 1, 1}}, {100, 100, {3, 3, 4, 5}}, {40, 8, {1, 3, 2, 3}}};
     const int64_t sizes[4] = {130, 191, 256, 300};

@@ -116,7 +116,7 @@ static void visits(fixture *f, int n)
 }
 
 /* Replaces values like visits(), but the host does not wait. The streams work one after the other,
- * so a missing event gives wrong rows. first: the stream that works first. */
+ * so a missing event gives wrong rows. `first` is the index of the stream that works first. */
 static void chain(fixture *f, int n, bool ahead, int first)
 {
     for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);

@@ -82,7 +82,7 @@ static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 
 static void test_copies(void **state)
 {
-    // copies are made in pieces of 4 MiB
+    // copies are made in chunks of 4 MiB
     const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7};
     for (int k = 0; k < 8; k++) {
         osh_play_lazy(k & 4);

@@ -101,8 +101,8 @@ static osh_tensor *bytes_new(fixture *f, int64_t n)
     return t;
 }
 
-/* Reads bytes [at, at + n) of the file to the GPU and checks each byte. ahead: the target block was
- * in use until the read. */
+/* Reads bytes [at, at + n) of the file to the GPU and checks each byte. If `ahead` is true, the
+ * target block was in use until the read. */
 static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
 {
     osh_tensor *t = bytes_new(f, n);
@@ -148,8 +148,8 @@ static void test_refused(void **state)
     }
 }
 
-/* The n-th read fails, or is too short by whole blocks or by a part of a block, or is nearly empty.
- * All bytes must be right, and after a failure the host reads. */
+/* In each case the n-th read fails, or is too short by whole blocks or by less than a block, or
+ * returns almost nothing. All bytes must be right, and after a failure the host reads. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {

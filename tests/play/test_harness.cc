@@ -19,7 +19,8 @@ extern "C" {
 enum { N = 256 };
 
 /* ---- kernels ---- */
-/* Each thread reads the value of its neighbour. synced: with the barrier that is necessary. */
+/* Each thread reads the value of its neighbour. If `synced` is true, the kernel has the barrier
+ * that is necessary. */
 static __global__ void turn_kernel(int *out, bool synced)
 {
     __shared__ int shared[N];

@@ -1,7 +1,8 @@
 /* test_hessian.cc - tests hessian_accum on a GPU whose tensor cores truncate sums. Hessians of
  * channels with outliers must be positive definite after damping. Ragged batches must need few
- * shapes of products. One call and several calls must give the same bytes. Work in pieces must
- * compute the whole lower triangle, and write nothing above it. */
+ * shapes of matrix products. One call and several calls must give the same bytes. H is also
+ * computed in several bands of rows, which must fill the whole lower triangle and write nothing
+ * above it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,8 +93,8 @@ static void test_outliers(void **)
     osh_ctx_free(cx);
 }
 
-/* Checks that the emulated GPU truncates: after a large square, bits of 4,095 small squares are
- * lost. */
+/* Checks that the emulated GPU truncates: after the square of a large number, bits of the squares
+ * of 4,095 small numbers are lost. */
 static void test_cut(void **)
 {
     enum { N = 4096, I = 1 };
@@ -141,8 +142,8 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
-/* Four chunks need one matrix multiplication and one launch of a kernel. The parts are added in the
- * order of tokens, for any division into calls. */
+/* Four chunks need one matrix multiplication and one launch of a kernel. The sums of the chunks are
+ * added in the order of tokens, for any division into calls. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };
@@ -151,8 +152,8 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
-    // big: position of the large number, in one of 5 chunks, in the next 256 tokens, or in the last
-    // 44
+    // big: position of the large number; it is in one of 5 chunks, in the next 256 tokens, or in
+    // the last 44
     for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;
@@ -197,8 +198,9 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
-/* Computes H in several pieces, of which the last are smaller. Inputs are whole numbers, so the
- * lower triangle must be exact. Nothing may be written above the diagonal. */
+/* Computes H in several bands of rows (pieces in hessian_accum.cu), of which the last are smaller.
+ * Inputs are whole numbers, so the lower triangle must be exact. Nothing may be written above the
+ * diagonal. */
 static void test_pieces(void **)
 {
     static const struct { int64_t I, n; } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};

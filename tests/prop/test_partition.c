@@ -220,7 +220,7 @@ static void experts_are_cut(void **state)
 }
 
 /* Adds the nodes of the original model to the graph, as if all Linears were quantized, or only node
- * `only`. Returns the new position of each node (own: free). */
+ * `only`. Returns the new position of each node (own; free() frees it). */
 static int *add_original(const model *m, int only)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);

@@ -32,7 +32,7 @@ typedef struct model {
     int64_t D, F, H, K, Dh, V, E, top_k;
 } model;
 
-/* ---- tools of the measurements ---- */
+/* ---- helpers of the measurements ---- */
 static bool ok(osh_status rc, const char *what)
 {
     if (!rc) return true;
@@ -111,7 +111,8 @@ static const char *shape_of(std::initializer_list<int64_t> dims)
 static std::vector<int64_t> offsets;
 static osh_seqs seqs;
 
-/* Times an op and prints a line. flops 0: the line counts the bytes of inputs and output. */
+/* Times an op and prints a line. If `flops` is 0, the line counts the bytes of inputs and
+ * output. */
 static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in, osh_tensor *out,
                double flops, double of, bool algo)
 {
@@ -366,7 +367,7 @@ static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
     osh_tensor_free(cx, h), osh_tensor_free(cx, work);
 }
 
-/* ---- the host ---- */
+/* ---- host memory ---- */
 static void pages(size_t n_bytes)
 {
     void *block[BLOCKS] = {NULL}; // own

@@ -132,7 +132,8 @@ typedef int (*path_fn)(const char *);
 typedef int (*rename_fn)(const char *, const char *);
 typedef int (*mkdir_fn)(const char *, mode_t);
 
-/* Writes half of the bytes of a call that then fails, as on a disk that becomes full. */
+/* Writes only the first half of the bytes of a call that then fails, as on a disk that becomes
+ * full. */
 static ssize_t half(pwrite_fn next, int fd, const void *p, size_t n, off_t at)
 {
     int why = errno;

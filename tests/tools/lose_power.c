@@ -30,9 +30,9 @@ typedef struct object { // a file or a directory, identified by its inode
     uint64_t inode;
     uint8_t *data; // own: bytes that are certain
     int64_t size, room;
-    int first;     // file: index of the first call after the last sync of the file
-    entry *live;   // own: directory: names during the run
-    entry *left;   // own: directory: names after the loss of power
+    int first;     // for a file: index of the first call after the last sync of the file
+    entry *live;   // own; for a directory: names during the run
+    entry *left;   // own; for a directory: names after the loss of power
 } object;
 
 struct entry {
@@ -134,7 +134,7 @@ static int object_of_inode(uint64_t inode)
     return -1;
 }
 
-/* ---- the directory before the run ---- */
+/* ---- state before the run ---- */
 
 static void object_load(int dir, const char *path)
 {
@@ -162,7 +162,7 @@ static void object_load(int dir, const char *path)
     closedir(d);
 }
 
-/* ---- the record ---- */
+/* ---- log ---- */
 
 static void log_read(const char *path)
 {
@@ -303,7 +303,7 @@ static int64_t file_lose(int i, int end, loss l)
     return n_lost;
 }
 
-/* ---- the run, up to the loss ---- */
+/* ---- calls up to the loss of power ---- */
 
 static void call_see(int k)
 {

@@ -41,7 +41,7 @@ enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
 
 typedef struct row { // times of a phase, or of a function that runs chunks
     char phase[32];
-    osh_chunk_fn fn; // NULL: the row of the phase
+    osh_chunk_fn fn; // function that runs the chunks; NULL: the row is for the whole phase
     long calls, chunks;
     double busy, alone, took;
 } row;
@@ -97,7 +97,7 @@ static double account(void)
 }
 
 /* Assigns n chunks of each[i] seconds to the workers, and returns the time at which the last chunk
- * ends. asleep: seconds until a sleeping worker runs. */
+ * ends. `asleep` is the number of seconds until a sleeping worker runs. */
 static double deal(const double *each, int64_t n, double asleep)
 {
     static double free_at[MOST_THREADS];

@@ -109,8 +109,8 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx_free(cx);
 }
 
-/* Puts all batches. The store keeps the batches of its first samples in memory, and the other
- * batches in the tier. */
+/* Stores all batches with osh_acts_put. The store keeps the batches of its first samples in memory,
+ * and the other batches in the tier. */
 static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
 {
     osh_status rc = OSH_OK;
@@ -355,7 +355,7 @@ static void values_beside_others(void **state)
             assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
 }
 
-/* Gets values as a pass does: batch by batch, and requests `ahead` batches in advance. */
+/* Gets values as a pass does: batch by batch, with `ahead` prefetched batches. */
 static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
 {
     static const bool in[] = {true, false}, out[] = {false, true};
@@ -387,9 +387,8 @@ done:
     return rc;
 }
 
-/* Batches that are requested in advance have the stored rows, with any number of threads and
- * batches, with and without samples kept in memory. For a damaged file the error is that of a plain
- * read. */
+/* Prefetched batches have the stored rows, with any number of threads and batches, with and without
+ * samples kept in memory. For a damaged file the error is that of a plain read. */
 static void read_ahead(void **state)
 {
     osh_ctx *cx;
@@ -423,7 +422,7 @@ static void read_ahead(void **state)
     osh_ctx_free(cx);
 }
 
-/* Requests in advance use as many bytes as the plan counts for them. */
+/* Prefetching uses as many bytes as the plan counts for it. */
 static void read_ahead_is_planned(void **state)
 {
     static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // offsets of the samples, which have

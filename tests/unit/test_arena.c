@@ -13,7 +13,8 @@
 
 enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
-typedef struct held { size_t at, n; } held; // a block: first grain, and number of grains
+typedef struct held { size_t at, n; } held; // a block; at: index of the first grain; n: number of
+                                            // grains
 
 /* Returns the first grain of a free range of n grains, searched from the end of the arena that
  * `life` selects. Returns GRAINS if there is none. */
@@ -96,7 +97,7 @@ static void test_empty(void **state)
     osh_ctx_free(cx);
 }
 
-/* If the allocation of an entry fails, the arena gives no block and does not change. */
+/* If the allocation of the block's record fails, the arena gives no block and does not change. */
 static void test_out_of_memory(void **state)
 {
     (void)state;

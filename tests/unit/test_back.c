@@ -85,9 +85,9 @@ static osh_tensor *place_of(void *user, int weight)
     return m->dw[weight];
 }
 
-/* Runs forward and back over samples [first, first + n). If `cut` is not 0, the nodes before node
- * `cut` and the nodes from `cut` on are run as two ranges. The values that the second range reads
- * from the first are then copied, as a store does. */
+/* Runs the forward and the backward pass over samples [first, first + n). If `cut` is not 0, the
+ * nodes before node `cut` and the nodes from `cut` on are run as two ranges. The values that the
+ * second range reads from the first are then copied, as a store does. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;
@@ -121,8 +121,8 @@ done:
     return rc;
 }
 
-/* Compares `got` with the finite difference of the loss when the weight moves by `step` along
- * `way`. The F32 loss has errors of about 1e-6. */
+/* Compares `got` with the finite difference of the loss when the weight moves by `step` along the
+ * direction `way`. The F32 loss has errors of about 1e-6. */
 static bool gradient_agrees(model *m, int weight, const float *way, double got, double step,
                             double *want)
 {
@@ -253,8 +253,9 @@ static void places_do_not_matter(void **state)
 }
 
 /* Checks that the values and gradients of the longest sample take no more bytes than predicted,
- * with exact and with rough products. The prediction is for the kind that needs more scratch. On a
- * CPU with instructions for BF16 pairs, exact products of Mixtral need less. */
+ * with exact and with rough matrix products. The prediction is for the kind that needs more
+ * scratch. On a CPU with instructions for BF16 pairs, exact matrix products of Mixtral need
+ * less. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
@@ -292,8 +293,9 @@ static void the_peak_is_kept(void **state)
                                            b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // peak of the forward run, which
-                                                                   // depends on the instruction set
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // peak of the forward pass,
+                                                                   // which depends on the
+                                                                   // instruction set
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
@@ -333,8 +335,8 @@ done:
     return rc;
 }
 
-/* Runs forward and back on a GPU whose arena has the bytes of the weights and the predicted bytes.
- * Returns false if there is no GPU. */
+/* Runs the forward and the backward pass on a GPU whose arena has the bytes of the weights and the
+ * predicted bytes. Returns false if there is no GPU. */
 static bool back_on_card(model *m)
 {
     osh_ctx *cx = m->at.cx;

@@ -133,12 +133,12 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SKIPS = 1 }; // SKIPS: skips the test, because a sanitizer keeps no pages, or its own memory
-                    // is resident too
+enum { SKIPS = 1 }; // SKIPS: true if the test is skipped, because a sanitizer keeps no pages, or
+                    // its own memory is resident too
 #else
 enum { SKIPS = 0 };
 #endif
-enum { MB = 1 << 20, SLACK = MB }; // SLACK: bytes for other memory of the process
+enum { MB = 1 << 20, SLACK = MB }; // SLACK: number of bytes for other memory of the process
 
 static size_t resident_bytes(void)
 {

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static int real_stderr, from; // from: the file that receives stderr and is read by the test
+static int real_stderr, from; // from: descriptor of the file that receives stderr and is read by
+                              // the test
 
 static void stderr_redirect(bool terminal)
 {
@@ -224,7 +225,7 @@ static void a_terminal_is_made_narrower(void **state)
     assert_memory_equal(erased, "\r\033[", 3); // no part of the progress line remains at the end
 }
 
-/* Progress with `small` set, which comes very often, is shown in JSON only. */
+/* Progress with `small` set is shown in JSON only, because it comes very often. */
 static void small_ones(void **state)
 {
     char lines[4000], json[4000];

@@ -233,7 +233,7 @@ typedef struct apart {
     osh_ctx *cx;
     int made[APART], n_waiting;
     _Atomic int n_made, n_begun, n_taken;
-    int bad; // number of the chunk that fails; < 0: none
+    int bad; // index of the chunk that fails; < 0: no chunk fails
     int bad_take;
 } apart;
 

@@ -62,7 +62,7 @@ static void flops_of_layers(void **state)
     }
     assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
     assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
-    double sum = 0; // sum over the Linears of subgraph 2
+    double sum = 0; // sum of the operations over the Linears of subgraph 2
     for (int i = 0; i < p->match.n_linears; i++)
         if (p->match.linears[i].subgraph == 2) sum += osh_cost_of_linear(&p->budget, i);
     near_to(sum, c[2].work[OSH_PHASE_SOLVE]);

@@ -1,6 +1,6 @@
-/* test_edges.c - tests writes of neighbouring pieces of a file by several threads in any order. The
- * file must be right, with flushes between the writes and any number of waiting blocks. Bytes
- * outside the pieces must not change. */
+/* test_edges.c - tests writes of neighbouring ranges (pieces) of a file by several threads in any
+ * order. The file must be right, with flushes between the writes and any number of waiting blocks.
+ * Bytes outside the pieces must not change. */
 #include "dir_fixture.h"
 #include "io/edges.h"
 
@@ -42,8 +42,8 @@ static void *write_some(void *user)
     return NULL;
 }
 
-/* Writes the pieces and compares the file. One of every `hole` pieces is not written; 0: all are
- * written. */
+/* Writes the pieces and compares the file. One of every `hole` pieces is not written; if `hole` is
+ * 0, all are written. */
 static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
                         int hole)
 {

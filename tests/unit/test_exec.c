@@ -117,7 +117,7 @@ typedef struct trace {
     const osh_graph *g;
     int *seen; // own [n_values]: number of calls of the hook for each value
     int n_linear, last_linear;
-    bool double_input; // true: the hook doubles the inputs of linears
+    bool double_input; // true if the hook doubles the inputs of linears
     osh_tensor *mine;  // own
 } trace;
 
@@ -409,7 +409,7 @@ static void memory_is_what_was_predicted(void **state)
     }
 }
 
-/* ---- sample by sample ---- */
+/* ---- nodes that run sample by sample ---- */
 
 typedef struct witness {
     const osh_batch *all; // values of the whole batch, computed node by node

@@ -81,8 +81,8 @@ static const char undamped[] =
 static const char original[] =
     "s_stage: {s_modifiers: {GPTQModifier: {target: original, scheme: W4A16, targets: Linear}}}";
 
-/* Makes (X0 - X)^T X, where X0 is X with every third channel times 1.1. `beyond`: all elements are
- * near the largest f32. */
+/* Makes (X0 - X)^T X, where X0 is X with every third channel times 1.1. If `beyond` is true, all
+ * elements are near the largest f32. */
 static void fill_shift(float *d, const float *h, bool beyond)
 {
     for (int i = 0; i < I; i++)
@@ -222,7 +222,7 @@ static void deficient_ones_are_solved(void **state)
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
 
-/* A damping of 0 cannot grow by a factor of 10, so the next value is the default damping. */
+/* Multiplying a damping of 0 by 10 gives 0, so the damping after 0 is the default damping. */
 static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;

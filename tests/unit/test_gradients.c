@@ -1,7 +1,7 @@
-/* test_gradients.c - tests the squares of gradients at the inputs and outputs of Linears
- * (eval/gradients.h). The squares must agree with differences of the loss when one element is
- * changed, and must not depend on threads. The predicted memory must be enough. A model without
- * gradients must be reported. */
+/* test_gradients.c - tests the squared gradients at the inputs and outputs of Linears
+ * (eval/gradients.h). They must agree with differences of the loss when one element is changed, and
+ * must not depend on threads. The predicted memory must be enough. A model without gradients must
+ * be reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"
@@ -12,7 +12,7 @@
 enum { LENGTHS = 2 };
 static const int lengths[LENGTHS] = {3, 4};
 
-typedef struct job { // the parts of a plan that the gradients need
+typedef struct job { // the members of a plan that the gradients need
     tiny_model at;
     osh_options opt;
     osh_plan p;

@@ -64,7 +64,7 @@ static const osh_node *node_of(const osh_graph *g, const char *module)
     return &g->nodes[g->modules[m].node];
 }
 
-/* ---- a good model ---- */
+/* ---- valid models ---- */
 
 static void modules_and_values(void **state)
 {

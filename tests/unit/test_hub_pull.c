@@ -1,4 +1,4 @@
-/* test_hub_pull.c - tests the parts of a download: hashes, addresses, headers, the list of
+/* test_hub_pull.c - tests the steps of a download: hashes, addresses, headers, the list of
  * files. */
 #include "dir_fixture.h"
 #include "hub/pull.h"
@@ -24,7 +24,7 @@ static void test_sha(void **state)
 {
     fixture *f = *state;
     static const struct { int n; const char *text, *sha1, *sha256; } rows[] = {
-        // n: repetitions of `text`; hashes of the repeated text
+        // n: number of repetitions of `text`; hashes of the repeated text
         {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
         {1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d",

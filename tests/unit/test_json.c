@@ -323,7 +323,7 @@ static void test_read(void **state)
 
 typedef struct listed {
     cJSON *items; // own: an array of the items
-    int left;     // number of items before the callback fails
+    int left;     // number of items that the callback accepts before it fails
 } listed;
 
 static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
@@ -456,7 +456,7 @@ static void test_each_member(void **state)
     osh_ctx_free(cx);
 }
 
-/* The ends of the pieces in which a file is read fall on every position of items, keys and the
+/* The file is read in chunks. The ends of chunks fall on every position of items, keys and the
  * rest. */
 static void test_long_lists(void **state)
 {

@@ -1,5 +1,5 @@
 /* test_json_walk.c - tests reading JSON value by value. The same texts are refused as by a parse, a
- * copy of a value is one line, and pieces of a file may end at any byte. */
+ * copy of a value is one line, and the chunks in which a file is read may end at any byte. */
 #include "text/json_walk.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
@@ -90,7 +90,7 @@ static osh_status see_member(osh_ctx *cx, void *user, osh_json_walk *w, const ch
                                         : osh_json_walk_skip(w);
 }
 
-/* Reads a value, n bytes of padding and the values after it, which cross the end of a piece. Then
+/* Reads a value, n bytes of padding and the values after it, which cross the end of a chunk. Then
  * goes back to the first value and reads it again. */
 static void read_padded(osh_ctx *cx, const char *path, size_t n)
 {

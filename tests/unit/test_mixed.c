@@ -1,5 +1,6 @@
-/* test_mixed.c - tests the choice of bits: the choice is within the limit, no worse than the bound,
- * and equal or near to the best choice of a small problem. */
+/* test_mixed.c - tests the choice of a candidate (scheme) for each unit (Linears that must get the
+ * same scheme): the choice is within the limit, no worse than the bound, and equal or near to the
+ * best choice of a small problem. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -76,7 +77,8 @@ static void test_against_all(void **state)
     if (n_best < n * 3 / 4) fail_msg("the best choice in %d of %d", n_best, n);
 }
 
-/* Two units have the same size, but a byte for the first unit lowers the loss ten times as much. */
+/* Two units (sets of Linears with one scheme) have the same size, but a byte for the first unit
+ * lowers the loss ten times as much. */
 static void test_known(void **state)
 {
     osh_ctx *cx = *state;
@@ -105,7 +107,8 @@ static void test_too_small(void **state)
     osh_mixed_free(cx, m);
 }
 
-/* The effect of a unit multiplies the losses of all its candidates. */
+/* The losses of all candidates of a unit (Linears that get the same scheme) are multiplied by the
+ * effect of the unit. */
 static void test_weighed(void **state)
 {
     osh_ctx *cx = *state;

@@ -17,16 +17,16 @@
 
 enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
-/* rows of each Linear; with few rows, the memory for a column is the largest part */
+/* number of rows of each Linear; with few rows, the memory for a column is the largest part */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
-/* X^T X of random rows X, and X^T Y for other rows Y, each [I, I] */
+/* X^T X of random rows X, and X^T Y for other rows Y; each is [I, I] */
 static float square[2][I * I];
 
 typedef struct trial {
     const osh_modifier *m;
     int n, n_threads, shape; // `shape` is an index into `rows`
-    bool stays, keep_w, both; // stays: results are kept; keep_w: weights are kept; both: the target
-                              // is 'original'
+    bool stays, keep_w, both; // stays: true if results are kept; keep_w: true if weights are kept;
+                              // both: true if the target is 'original'
     bool apart;               // true if there are enough Linears to give each thread one
 } trial;
 
@@ -144,7 +144,8 @@ static void try_apart(const osh_modifier *m, int n_threads, bool stays, const ch
                 (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
 }
 
-/* Tries every way to call the modifier of a recipe. Returns false if the recipe is refused. */
+/* Tries all combinations of arguments with the modifier of a recipe. Returns false if the recipe is
+ * refused. */
 static bool try_text(const char *text, bool survey)
 {
     osh_ctx *cx = NULL;

@@ -37,7 +37,8 @@ static osh_recipe *parse(const char *text)
     return r;
 }
 
-/* Parses a recipe with one modifier and one group "g" for Linear. args: the keys of `weights`. */
+/* Parses a recipe with one modifier and one group "g" for Linear. `args` has the keys of
+ * `weights`. */
 static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
 {
     char text[1024];

@@ -33,7 +33,7 @@ static void golden_path(char *to, size_t room, const char *name)
     assert_true((size_t)snprintf(to, room, GOLDEN "%s.safetensors", name) < room);
 }
 
-/* Lays out the entries of a file of the safetensors library in shuffled order. The header and the
+/* Lays out the tensors of a file of the safetensors library in shuffled order. The header and the
  * offsets must equal those of the file. */
 static void test_layout_is_the_librarys(void **state)
 {

@@ -17,8 +17,8 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the text of the tokenizer.json of a case (own, free()): a model of `root` and the members
- * of `c`. */
+/* Returns the text of the tokenizer.json of a case (own; free() frees it): a model of `root` and
+ * the members of `c`. */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();
@@ -91,7 +91,7 @@ static void components_give_the_library_ids(void **state)
 }
 
 /* Returns a text with all characters of some ranges, each followed by a text, as gen.py makes it
- * (own, free()). */
+ * (own; free() frees it). */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {

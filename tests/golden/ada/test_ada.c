@@ -139,8 +139,8 @@ static void problem_close(osh_ctx *cx, problem *p)
 }
 
 /* Checks that |got - want| is at most 1 % of `want`, or of the loss of rounding to nearest
- * (`nearest`) if that is larger. The loss of AdaRound's first step is only rounding errors, because
- * AdaRound starts from the unrounded weight. */
+ * (`nearest`) if that loss is larger. The loss of AdaRound's first step consists of rounding errors
+ * only, because AdaRound starts from the unrounded weight. */
 static void near(double got, double want, double nearest, const char *name, const char *what)
 {
     if (!(fabs(got - want) <= 0.01 * fmax(fabs(want), nearest)))

@@ -1,7 +1,7 @@
 /* test_block.c - compares AdaRound, AdaQuant and AutoRound of a whole decoder layer with PyTorch
  * (gen.py): losses must agree within 1 %, and 99 % of the codes must be equal. If a number is near
- * a half, or its gradient is near 0, the last bit of a sum decides the code. One thread and three
- * must give the same bytes, within the predicted memory. */
+ * the middle between two codes, or its gradient is near 0, the last bit of a sum decides the code.
+ * One thread and three must give the same bytes, within the predicted memory. */
 #include "unit/tiny_model.h"
 
 #include "learn/block.h"
@@ -11,8 +11,8 @@
 enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/block";
 
-typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, and the arguments to
-                       // learn it
+typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, and the arguments for
+                       // learning its codes
     tiny_model at;
     osh_partition *parts;
     const osh_subgraph *sub; // view: subgraph of the layer
@@ -25,7 +25,7 @@ typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, a
     osh_block_weight learns[LINEARS];
     int8_t codes[MOST], nearest[MOST];
     int n_codes;
-    bool biased;         // true for the tiny Qwen2, which has biases that learn
+    bool biased;         // true for the tiny Qwen2, whose biases are also learned
     double curve[STEPS];
     osh_block_rule with; // additional members of the rule for learn()
     osh_block did;       // results of the last call of learn()
@@ -153,7 +153,7 @@ static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
-/* Two cases in addition to the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
+/* Besides the kinds there are two cases: AdaQuant with biases, and AdaRound with a drop_ratio. */
 enum { KINDS = 4, ROUND = 2, QUANT, DROP = KINDS + 1, CASES };
 
 /* Checks that biases are within 2e-4 of PyTorch's, except for one in a hundred, whose gradient is
@@ -234,8 +234,8 @@ static void test_threads_and_memory(void **state)
         before = osh_mem_live(one.at.cx);
         learn(&one, rule, &predicted);
         size_t peak = osh_mem_peak(one.at.cx) - before;
-        // The factor is 2, because the blocks of memory are small, so the overhead of the allocator
-        // is large.
+        // The factor is 2, because the allocations are small, so the overhead of the allocator is
+        // large.
         assert_true(peak <= predicted && predicted <= 2 * peak);
         learn(&three, rule, &predicted);
         assert_memory_equal(one.codes, three.codes, (size_t)one.n_codes);

@@ -14,7 +14,8 @@ typedef struct family {
     const char *row;              // expected text of a line of the plan: the number of dense
                                   // modules and the reason
     const char *dense[MAX_DENSE]; // parts of the names of Linears of decoder blocks that stay dense
-    bool warned;                  // true if more than a tenth of the blocks' weights stays dense
+    bool warned;                  // true if more than a tenth of the weights in decoder blocks
+                                  // stays dense
     bool refused;                 // true if nothing is left to quantize; the message then contains
                                   // `row`
 } family;

@@ -31,13 +31,13 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // true if the random weights are other numbers than those of gen.py (noise.py)
-static double log_ratios[2]; // sums over the cases of log (our error / transformers' error): BF16,
-                             // F16
+static bool drawn; // true if the random weights differ from those of gen.py (noise.py)
+static double log_ratios[2]; // sums over the cases of log (our error / transformers' error), for
+                             // BF16 and for F16
 static int n_ratios;
 
-/* Compares the NLL of each token with <case>.nll.npy. row: 0 for BF16, 2 for F16. That row has the
- * NLL of f32, and the next row the NLL of transformers in the narrow dtype. */
+/* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. This row of
+ * the file has the NLL of f32, and the next row has the NLL of transformers in the narrow dtype. */
 static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
                          osh_dtype dt, int row)
 {

@@ -14,7 +14,7 @@
 #include "ops/kernel.h"
 #include "text/json.h"
 
-// LATER: number of weights whose last bit may differ
+// LATER: largest number of weights whose last bit may differ
 enum { O = 24, I = 64, T = 256, SAMPLES = 4, LATER = 16 };
 static const uint64_t seed = 20261122;
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/prune";

@@ -12,7 +12,8 @@
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/"
 
-/* Makes a model directory with the tokens of gen.py and a chat template (NULL: none). */
+/* Makes a model directory with the tokens of gen.py and a chat template; `template` is NULL for a
+ * directory without one. */
 static void make_model(osh_ctx *cx, const char *dir, const char *template)
 {
     static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";

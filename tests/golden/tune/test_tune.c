@@ -15,7 +15,7 @@ typedef struct learned {
     osh_tune *t;      // own
     double curve[STEPS];
     osh_tune_result r;
-    int64_t *n_scales; // own [weights]
+    int64_t *n_scales; // own [weights]: number of scales of each weight
 } learned;
 
 static void learned_open(learned *l, const char *name, osh_dtype dt, int n_threads)
@@ -208,7 +208,7 @@ static void models_without_gradients_are_refused(void **state)
     tiny_model_open(&m, "deepseek_v3", OSH_BF16, 1);
     bool *linear = calloc((size_t)m.g->n_weights, 1);
     tiny_check(m.cx, osh_tune_check(m.cx, m.g, linear));
-    linear[m.g->nodes[0].w[0]] = true; // asks for the gradient of the embedding
+    linear[m.g->nodes[0].w[0]] = true; // requests the gradient of the embedding
     assert_int_equal(osh_tune_check(m.cx, m.g, linear), OSH_E_UNSUPPORTED);
     assert_non_null(strstr(osh_error_text(m.cx), "embedding has no gradient"));
     free(linear);

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static, because blocks run one by one (shared_memory.cc)
- * ---- */
+/* ---- qualifiers ---- */
+/* Shared memory is static, because blocks run one by one (shared_memory.cc). */
 #define __global__
 #define __device__
 #define __host__
@@ -70,7 +70,7 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
     return [=] { kernel(args...); };
 }
 
-/* ---- calls in which the threads of a block or warp meet ---- */
+/* ---- calls in which threads meet ---- */
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // returns the number of true predicates
@@ -116,19 +116,20 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     memcpy(&v, &value, sizeof v);
     return v;
 }
-/* ---- asynchronous copies into shared memory (cp.async) ---- */
+/* ---- asynchronous copies (cp.async) ---- */
 /* Begins an asynchronous copy. The target is NaN until the thread waits for the group of the copy;
  * then the target gets the data (n_read bytes, then zeros). So a thread that reads the target too
  * early, or that still reads its old data, gets NaN. */
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
-void osh_play_async_wait(int n_left); // n_left: groups that may stay pending
+void osh_play_async_wait(int n_left); // n_left: number of groups that may stay pending
 // aborts if the address p is not a multiple of n bytes
 void osh_play_aligned(const void *p, size_t n, const char *what);
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
 
-/* ---- atomics: fibers do not interrupt each other ---- */
+/* ---- atomics ---- */
+/* Plain reads and writes are enough, because fibers do not interrupt each other. */
 template <class T, class F> __attribute__((noinline, no_sanitize("thread"))) T osh_play_atomic(T *p, F f)
 {
     T old = *p;
@@ -148,7 +149,7 @@ OSH_PLAY_ATOMICS(unsigned)
 OSH_PLAY_ATOMICS(long long)
 OSH_PLAY_ATOMICS(unsigned long long)
 
-/* ---- arithmetic that libm lacks, or has under another name ---- */
+/* ---- arithmetic ---- */
 template <class To, class From> To osh_play_bits(From f) { To t; memcpy(&t, &f, sizeof t); return t; }
 inline unsigned __float_as_uint(float f) { return osh_play_bits<unsigned>(f); }
 inline int __float_as_int(float f) { return osh_play_bits<int>(f); }
@@ -192,7 +193,7 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 
-/* ---- the runtime's calls ---- */
+/* ---- calls of the runtime ---- */
 typedef enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
