@@ -23,24 +23,24 @@ typedef struct osh_gpu_copy {
     bool hidden; // true: the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
-/* A ring of page-locked pieces of memory through which copies pass. The pieces are filled one after
- * the other. A piece is filled again after the copies from or to the piece are done. */
+/* Ring of page-locked staging buffers ("pieces") for copies between the host and the GPU. The
+ * pieces are used in turn. A piece is reused after its last copy is complete. */
 typedef struct osh_gpu_ring {
     char *room;                         // own: page-locked memory
-    cudaEvent_t free[OSH_GPU_PIECES];   // own: an event for each piece, recorded after the last
-                                        // copy from or to the piece
+    cudaEvent_t free[OSH_GPU_PIECES];   // own: one event per piece, recorded after the last copy
+                                        // that uses the piece
     int piece;                          // index of the piece that is being filled
-    size_t used;                        // used bytes of the piece that is being filled
+    size_t used;                        // number of used bytes in that piece
     osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
     int n_timed;                        // number of timed copies so far
-    pthread_mutex_t lock;               // each call that uses the ring holds this lock
+    pthread_mutex_t lock;               // held by each function that uses the ring
 } osh_gpu_ring;
 
 /* A timed copy of a value to or from the GPU, on a lane. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: event on the compute stream at the point where the work waits
-                            // for the copy
+    cudaEvent_t wanted;     // own: event on the compute stream, recorded immediately before the
+                            // stream waits for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
 typedef struct osh_gpu_lane { // stream for copies of values to the GPU (OSH_LANE_IN) or from the
@@ -57,8 +57,8 @@ typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or
     bool locked; // true: the caller owns the memory, which osh_cuda_host_lock page-locked
 } osh_gpu_pinned;
 
-/* The stage: GPU memory into which cuFile reads. The stage is cut into slots, each of which one
- * read uses at a time. Any thread may read. */
+/* The stage: GPU memory into which cuFile reads. The stage is cut into slots; each read occupies
+ * one slot. Reads may run in several threads. */
 enum { OSH_GPU_SLOTS = 4, OSH_GPU_SLOT = 4 << 20 };
 typedef struct osh_gpu_slot {
     cudaEvent_t copied; // own: event after the last copy out of the slot
@@ -66,10 +66,10 @@ typedef struct osh_gpu_slot {
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
-    int64_t *verdict;    // view: the array that osh_cuda_sums returns, in `block`
+    int64_t *verdict;    // checksums, the array that osh_cuda_sums returns; view of `block`
     osh_gpu_slot slots[OSH_GPU_SLOTS];
-    bool locked, asked;  // locked: the stage is registered with cuFile; asked: the user wants
-                         // cuFile (--use-gds true)
+    bool locked, asked;  // locked: true if the stage is registered with cuFile; asked: true if the
+                         // user requested cuFile (--use-gds true)
     pthread_mutex_t lock; // protects the member `taken` of slots
     pthread_cond_t given;
 } osh_gpu_stage;
@@ -88,8 +88,8 @@ typedef struct osh_gpu {
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: events after the last copy of a lane, for which other
-                                       // lanes wait
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: per lane, the event recorded after its last copy, for
+                                       // which other lanes wait
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;

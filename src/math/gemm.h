@@ -7,8 +7,8 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Least number of blocks per thread into which a large Hessian is cut for its matrix product. With
- * fewer, larger blocks, the threads would wait longer for the thread that ends last. */
+/* A large Hessian is cut into at least this number of blocks per thread. Fewer, larger blocks would
+ * balance the load of the threads worse. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Sets row *i and column *j of tile number c. The tiles are the lower triangle of a square of tiles
@@ -36,8 +36,7 @@ void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [
 /* Adds a^T a to the lower triangle of c [n, n]. a: [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
-/* Widens rows [first, first + n_rows) of x to f32 on all threads. to: [n_rows, I], I is the width
- * of x. */
+/* Converts rows [first, first + n_rows) of x [N, I] to f32, on all threads. `to`: [n_rows, I]. */
 osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first,
                           int64_t n_rows);
 #endif

@@ -13,9 +13,10 @@ enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, so fe
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = f(x, y)
-                                                                            // in place; n is a
-                                                                            // multiple of 8
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = op(x, y)
+                                                                            // in place for n
+                                                                            // elements, a multiple
+                                                                            // of 8
     /* Computes n elements of BF16 tensors with AVX-512, without conversion to f32. NULL: the op has
      * no such function. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,

@@ -21,11 +21,11 @@ enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // view: H or D, [I, I]
-    const float *x;        // view: [rows of the panel, I]; a panel is the tiles that are converted
-                           // to f32 at a time
+    const float *x;        // X in f32, [rows of the panel, I]; a panel is the tiles that are
+                           // converted to f32 together; view
     const float *left;     // view: X0 - X, with the shape of x, if h is D; NULL if h is the lower
                            // triangle of H
-    const osh_tile *tiles; // view: tiles of this panel
+    const osh_tile *tiles; // tiles of this panel; view
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -55,8 +55,8 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 typedef struct packed_job {
     float *h;               // view: H, [I, I]
     const osh_tensor *x;
-    const osh_tile *tiles;  // view: tiles of this panel
-    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H
+    const osh_tile *tiles;  // tiles of this panel; view
+    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
     float *panels, *strips; // views [n_cols / 48, n_rows, 48]: packed x; the tiles of tokens of one
                             // block of 48 columns follow each other
 } packed_job;

@@ -22,8 +22,8 @@ enum {
 };
 
 typedef struct worker {
-    float *packed;     // packed rows of W: [COLS / 16][depth][16]
-    float *strip;      // [16, STRIP] elements of W in f32, which linear_pack packs next
+    float *packed;     // packed rows of W, [COLS / 16][depth][16]
+    float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
     float *y;          // [ROWS, COLS] sums
     int64_t block;     // index of the block of columns of y for which `packed` contains W with all
                        // in_features; -1: none
@@ -33,14 +33,13 @@ typedef struct job {
     const osh_tensor *w;
     osh_tensor *y;
     const float *x;    // view: [n_rows, I]
-    const float *bias; // view: [O]; NULL: no bias
+    const float *bias; // bias in f32, [O]; NULL: no bias; view
     int64_t first_row, n_rows, rows, n_parts, I, O, depth;
     osh_dtype dtype;
     worker *workers;
 } job;
 
-/* I is cut into ranges of equal size, a multiple of 8 and at most DEPTH. Returns the size of a
- * range. */
+/* Returns the size of the equal ranges into which I is cut: a multiple of 8, at most DEPTH. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);
