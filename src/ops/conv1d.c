@@ -167,7 +167,7 @@ typedef struct conv_back_job {
     const osh_grad_args *a;
     osh_tile *seq; // own: the samples, one tile (range of rows) each
     int64_t n_seqs, longest;
-    double *room;  // own: [threads, 2, tokens of the longest sample] scratch
+    double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
 } conv_back_job;
 
 /* Computes a chunk of channels for all samples, so that gradients of weights are summed in the

@@ -75,8 +75,8 @@ typedef struct whole { // all inputs of a call in f32, and scratch for one head
 } whole;
 
 typedef struct token_ref { // values of one token of one head; all pointers are views
-    double *S;           // [Dk, Dv] state of the head
-    const double *q, *k; // [Dk] normalized query and key
+    double *S;           // state of the head, [Dk, Dv]
+    const double *q, *k; // normalized query and key, [Dk]
     const float *v, *gates; // v: [Dv]; gates: decay and sigmoid(b)
 } token_ref;
 
@@ -148,7 +148,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -198,9 +198,9 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 
 typedef struct delta_back { // scratch for the backward pass of one head; all pointers are views
     double *S, *dS;  // S: [tokens + 1, Dk, Dv] states, S[0] is 0; dS: [Dk, Dv]
-    double *q, *k;   // [Dk] query and key of the current token
+    double *q, *k;   // query and key of the current token, [Dk]
     double *u, *du;  // [Dv]: u: e of the formula; du: du, at the end e'
-    float *dq, *dk;  // [Dk] gradients of q and k
+    float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // decay and sigmoid(b) of the token
     double d[2];     // gradients of the two gates
 } delta_back;
@@ -283,7 +283,7 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     double *room = NULL;  // own: memory of the double arrays of m
     float *keys = NULL;   // own: memory of the float arrays of m
     whole w = {0};        // own

@@ -135,8 +135,8 @@ static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
-    double *dw = NULL;    // own: [D] gradient of w for one sample
-    osh_tile *seq = NULL; // own: one tile for each sample
+    double *dw = NULL;    // gradient of w for one sample, [D]; own
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     float w[MOST];
 
     if (!a->din[2])

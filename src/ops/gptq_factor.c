@@ -60,7 +60,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t n = a->out[0]->shape[0];
     float *h = a->out[0]->data;
-    double *l = NULL, *inv = NULL; // own: [n, n] each
+    double *l = NULL, *inv = NULL; // factor L and inverse of H, [n, n]; own
 
     OSH_NEW(cx, l, n * n);
     OSH_NEW(cx, inv, n * n);

@@ -184,7 +184,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
 typedef struct gate_back_job {
     const osh_grad_args *a;
-    float *to_logits; // own: [N, E] gradients of the logits
+    float *to_logits; // gradients of the logits, [N, E]; own
 } gate_back_job;
 
 /* Computes the gradient `to` [E] of the logits [E] of one token. route [E]: the weights from

@@ -19,7 +19,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
-    const int32_t *target = a->in[2]->data; // [N] token ids; < 0: the row has no target
+    const int32_t *target = a->in[2]->data; // token ids, [N]; < 0: the row has no target
     /* x [N, D], w [V, D], logit [V]: own; nll: view of the output */
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 

@@ -190,9 +190,9 @@ typedef struct { int64_t rows, offset; } osh_positions_attr;
  * does the op itself compute frequencies. */
 typedef struct {
     int64_t head_dim, rotary_dim;
-    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2] inverse frequencies
-    float long_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2] inverse frequencies for samples longer
-                                         // than long_from tokens; long_from 0: not used
+    float inv_freq[OSH_ROPE_MAX_FREQS];  // inverse frequencies, [rotary_dim / 2]
+    float long_freq[OSH_ROPE_MAX_FREQS]; // inverse frequencies for samples longer than long_from
+                                         // tokens, [rotary_dim / 2]; long_from 0: not used
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
     bool dynamic; // true, for dynamic NTK: the frequencies of a sample of L > max_pos tokens depend

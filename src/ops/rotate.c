@@ -112,7 +112,7 @@ static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_rotate_attr *at = a->attr;
     const osh_tensor *dy = a->dout[0];
-    float *dx = NULL; // own: [N, D] copy of dy
+    float *dx = NULL; // copy of dy, [N, D]; own
     rotate_rows j = {.x = dy, .T = a->in[1], .at = at, .transposed = !at->transposed, .add = true};
     if (!a->din[0]) goto done;
     j.to = *a->din[0];

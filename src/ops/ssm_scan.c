@@ -65,7 +65,7 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
 
 typedef struct whole { // all inputs of a call in f32, and scratch for one head
     float *x, *dt, *w[3], *y; // own
-    double *Z;                // own: [P, S] state of one head
+    double *Z;                // state of one head, [P, S]; own
 } whole;
 
 /* Computes head h of one sample, which has rows [row, row + n). */
@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -208,7 +208,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     double *Z = NULL;     // own: memory of dZ [P, S] and after it of the states Z [N + 1, P, S]
     whole w = {0};        // own
 

@@ -144,7 +144,7 @@ typedef struct job {
     bool whole;       // true: scales are computed after the ranges of all chunks are known; false:
                       // each chunk computes its scales
     const uint8_t *w; // [O, I]
-    float *min, *max; // [scales] smallest and largest value of each range; strategy tensor:
+    float *min, *max; // smallest and largest value of each range, [scales]; strategy tensor:
                       // [chunks], those of each chunk
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]

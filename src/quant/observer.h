@@ -88,8 +88,8 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const void *w;      // [O, I]
     int64_t O, I;
-    const float *importance; // [I] factor of the errors of each input channel in a weighted search;
-                             // NULL: 1
+    const float *importance; // factor of the errors of each input channel in a weighted search,
+                             // [I]; NULL: 1
     float *min, *max;   // [scales] input: range of the values, rounded to dt; output: the chosen
                         // range
 } osh_range_job;

@@ -140,11 +140,11 @@ typedef struct search {
     int64_t band, seg, per_band, n;
     int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk;
                                     // strategy tensor: number of values of a chunk
-    const float *importance; // view: [I] factor of the errors of each channel; NULL: 1
-    float *error; // own: [n] smallest error of each range so far
-    float *best;  // own: [n] p of the step with the smallest error
-    float *power; // own: [32768] table of |x|^norm, indexed by the bits of a 16-bit |x|; NULL:
-                  // errors are F32
+    const float *importance; // factor of the errors of each channel, [I]; NULL: 1; view
+    float *error; // smallest error of each range so far, [n]; own
+    float *best;  // p of the step with the smallest error, [n]; own
+    float *power; // table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors
+                  // are F32; own
     bool *better; // own: [chunks] true if this step made a range of the chunk better
     sum *sums;    // own: [chunks]; NULL unless the strategy is tensor, which has one range
     float p;

@@ -24,7 +24,7 @@ typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
     const bool *dead;      // [I] true: dead column, whose weights count as 0; NULL: no dead columns
     const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
-    const int32_t *perm;   // [I] index of the column at each position of the solving order; NULL:
+    const int32_t *perm;   // index of the column at each position of the solving order, [I]; NULL:
                            // columns are solved in the order of the checkpoint
     int8_t *codes;         // input and output: codes [O, I], columns as in the checkpoint (integer
                            // types: signed code; floating types: bits of the value)

@@ -138,7 +138,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own: [groups] number of columns listed so far in each group
+    int32_t *n = NULL; // number of columns listed so far in each group, [groups]; own
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

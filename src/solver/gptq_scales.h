@@ -32,7 +32,7 @@ typedef struct osh_scale_rule {
 typedef struct osh_gptq_scales_args {
     const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint
     const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    const float *weight;  // [I] cost of a squared error in each column; NULL: 1
+    const float *weight;  // cost of a squared error in each column, [I]; NULL: 1
     int64_t O, I;
     int64_t group;        // number of columns that share a scale
     int64_t row_block;    // number of rows that share a scale

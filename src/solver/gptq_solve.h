@@ -11,7 +11,7 @@ typedef struct osh_gptq_solve_args {
                           // it is stored
     const osh_tensor *target; // weight to approximate, [O, I], F32, on the device of w; NULL: w
                               // itself
-    const int32_t *perm;  // [I] index of the column at each position of the solving order; NULL:
+    const int32_t *perm;  // index of the column at each position of the solving order, [I]; NULL:
                           // columns are solved in the order of the checkpoint
     const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
     int8_t *codes;        // output: codes [O, I], columns as in the checkpoint (integer types:
@@ -23,7 +23,7 @@ typedef struct osh_gptq_solve_args {
     const float *scale;   // scales [rows, n_scale_cols] in f32, with the values that are stored
                           // (rounded)
     const float *zero;    // shape of `scale`; NULL: symmetric
-    const int32_t *col_scale; // [I] index of the scale column of each column, in solving order
+    const int32_t *col_scale; // index of the scale column of each column, in solving order, [I]
     int64_t O, I, n_scale_cols;
     // Number of rows that share scales, by strategy: channel and group 1, tensor O, block the
     // height of a block.

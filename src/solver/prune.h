@@ -6,7 +6,7 @@
 
 typedef struct osh_prune_solve_args { // arguments of SparseGPT
     float *w;          // [O, I] input: the weight; output: the pruned weight
-    const float *u;    // [I, I] upper factor of H^-1, row-major; NULL: the identity
+    const float *u;    // upper factor of H^-1, row-major, [I, I]; NULL: the identity
     int64_t O, I, block_size;
     double sparsity;   // fraction of each block of columns that becomes 0, if n is 0
     int64_t n, m;      // in each row, n of each m columns become 0; I and block_size are multiples

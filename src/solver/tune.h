@@ -23,8 +23,8 @@ typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all
     /* [O, I]: v: codes as real numbers; mean, square: Adam's means; grad: dL/dw, which a step sets
      * to 0 */
     float *v, *mean, *square, *grad;
-    float *s0;                       // [O, G] scales at the start
-    float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)
+    float *s0;                       // scales at the start, [O, G]
+    float *d, *d_mean, *d_square;    // the scales are s0 (1 + d), [O, G]
     const int8_t *zero;              // [O, G]; NULL: zero points are 0
     int64_t O, I, G;                 // I is a multiple of G
     float lo, hi;                    // smallest and largest code

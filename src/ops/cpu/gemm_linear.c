@@ -9,7 +9,7 @@
 typedef struct linear_worker {
     float *w;      // own: [OSH_GEMM_COLS, I] in f32: rows of the weight for one block of
                    // OSH_GEMM_COLS columns of y
-    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS] one tile of y
+    float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
     int64_t block; // index of the block of columns of y for which `w` contains the weight; -1: none
 } linear_worker;
 

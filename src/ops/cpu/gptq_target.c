@@ -17,7 +17,7 @@ typedef struct target_job {
     const int32_t *perm;
     int64_t n_rows, I;
     int64_t rows;         // number of rows of the largest chunk
-    float *room;          // own: [threads, rows, I] scratch
+    float *room;          // scratch, [threads, rows, I]; own
 } target_job;
 
 static osh_status shift_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -12,7 +12,7 @@ enum { ROWS = 64 }; // rows per chunk of parallel work
 typedef struct layer_norm_job {
     const osh_op_args *a;
     const float *w, *b; // weight and bias [padded], zero from element D on; views
-    float *rows;        // view: [threads, padded] scratch
+    float *rows;        // scratch, [threads, padded]; view
     int64_t D, padded;
     float eps;
 } layer_norm_job;

@@ -24,7 +24,7 @@ enum {
 typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
-    float *y;          // [ROWS, COLS] sums
+    float *y;          // sums, [ROWS, COLS]
     int64_t block;     // index of the block of columns of y for which `packed` contains W with all
                        // in_features; -1: none
 } worker;

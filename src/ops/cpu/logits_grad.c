@@ -20,7 +20,7 @@ typedef struct logits_grad_job {
     bool kl;
     int64_t V, D, D2, ld; // V: vocabulary size; D, D2: hidden_size of the two models; ld: V, padded
                           // to a multiple of 8
-    float *room;          // own: [threads, logits_grad_floats] scratch
+    float *room;          // scratch, [threads, logits_grad_floats]; own
 } logits_grad_job;
 
 static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)

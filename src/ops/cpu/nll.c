@@ -31,8 +31,8 @@ typedef struct side { // a side is one of the two models: its inputs and scratch
     const osh_tensor *x, *w;
     float *rows;  // rows of x in f32, [PANEL, D]; NULL if x is F32; own
     const float *panel;
-    float *block; // own: [threads, COLS, D] rows of w in f32
-    float *logit; // own: [threads, OSH_GEMM_ROWS, COLS] logits
+    float *block; // rows of w in f32, [threads, COLS, D]; own
+    float *logit; // logits, [threads, OSH_GEMM_ROWS, COLS]; own
     osh_logits_rule rule;
 } side;
 
@@ -46,8 +46,8 @@ typedef struct vocab_job {
                            // [PANEL, n_blocks]; own
     int64_t *held;         // per worker, the index of the block of rows of w that the worker has
                            // loaded; -1: none; own [threads]
-    const int32_t *target; // view: [N] token ids; NULL for kl
-    float *at_target;      // own: [N] logit of the target, for nll
+    const int32_t *target; // token ids, [N]; NULL for kl; view
+    float *at_target;      // logit of the target, for nll, [N]; own
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)

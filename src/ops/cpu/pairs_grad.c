@@ -40,11 +40,11 @@ typedef struct worker {
 typedef struct job {
     const osh_grad_args *a;
     const uint16_t *w, *x;
-    uint16_t *dy;               // view: [N, O] dy in BF16
+    uint16_t *dy;               // dy in BF16, [N, O]; view
     int64_t N, O, I, dx_rows;
     const osh_tile *tiles;      // view: the packed tiles
-    const int64_t *first;       // view: [n_tiles] number of padded tokens of the packed tiles
-                                // before each tile
+    const int64_t *first;       // number of padded tokens of the packed tiles before each tile,
+                                // [n_tiles]; view
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
     bool add;                   // true: matrix products are added to dw; false: they overwrite dw
@@ -213,7 +213,7 @@ osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_
         .a = a, .w = w->data, .x = x->data, .N = osh_rows(x), .I = osh_width(x), .O = w->shape[0]};
     int n = osh_threads(cx);
     int64_t words = grad_worker_words(j.I, j.O), each = osh_pairs_panel(osh_min64(j.O, DEPTH));
-    uint16_t *dy = NULL;   // own: [N, O] dy rounded to BF16
+    uint16_t *dy = NULL;   // dy rounded to BF16, [N, O]; own
     uint32_t *room = NULL; // own: scratch of all workers
 
     OSH_NEW(cx, j.workers, n);

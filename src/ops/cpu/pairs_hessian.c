@@ -21,8 +21,8 @@ typedef struct job {
     const osh_tensor *x, *x0; // x0: inputs of the original model, if h is D; NULL if h is the lower
                               // triangle of H
     const osh_tile *tiles;    // view: the packed tiles of tokens
-    const int64_t *first;     // view: [n_tiles] offset of each tile in `panels` and `turned`, in
-                              // words
+    const int64_t *first;     // offset of each tile in `panels` and `turned`, in words, [n_tiles];
+                              // view
     uint32_t *panels, *turned;
     int64_t n_tiles, n, side; // n: number of columns of x; side: rows and columns of a block of H
     int64_t parts;            // number of groups of tiles; a chunk packs WIDTH columns of one group

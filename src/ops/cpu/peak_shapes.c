@@ -138,7 +138,7 @@ enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a [BAND, DEPTH]: 1
                                                            // b: PANELS panels, 1 MiB
 
 typedef struct tiles_job {
-    double *rates; // own: [threads] operations per second
+    double *rates; // operations per second, [threads]; own
     double seconds;
 } tiles_job;
 

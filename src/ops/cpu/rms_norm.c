@@ -12,8 +12,8 @@ enum { SLICES = 64 }; // slices per chunk of parallel work
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // view: [padded] weight plus offset
-    float *rows;    // view: [threads, padded] scratch
+    const float *w; // weight plus offset, [padded]; view
+    float *rows;    // scratch, [threads, padded]; view
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded

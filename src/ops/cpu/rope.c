@@ -13,10 +13,10 @@ typedef struct rope_job {
     const osh_tensor *x;
     osh_tensor *y;
     const osh_tile *tiles;
-    const float *inv_freq; // view: [half] inverse frequencies
+    const float *inv_freq; // inverse frequencies, [half]; view
     float *cos, *sin;      // views: [n_pos, half] for positions `from`, from + 1, ...
     int64_t from, n_pos, half;
-    float *rows;           // view: [threads, width] scratch
+    float *rows;           // scratch, [threads, width]; view
     float way;             // direction of the rotation: 1: forward; -1: by the negative angle, for
                            // gradients
 } rope_job;
@@ -149,7 +149,7 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // own: [N, H*Dh] the rotated dy
+    osh_tensor *t = NULL; // the rotated dy, [N, H*Dh]; own
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
         return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},

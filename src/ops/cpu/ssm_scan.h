@@ -10,7 +10,7 @@
 #include "ops/scan.h"
 
 typedef struct osh_scan_room { // state and vectors of one head; all pointers are views into scratch
-    float *Z;       // [S, padded P] state
+    float *Z;       // state, [S, padded P]
     float *B, *C;   // [S]
     float *x, *y;   // [padded P] input and output
 } osh_scan_room;

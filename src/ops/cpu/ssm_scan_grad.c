@@ -17,8 +17,8 @@ typedef struct scan_back {
     osh_scan_room m;
     float *kept, *now, *dZ; // [.., S, padded P]: kept [ceil(tokens / C)]: every C-th state; now [C
                             // + 1]: the states of C tokens; dZ: gradient of the state
-    float *dy, *dx;         // [padded P] gradients of the output and of x
-    float *to_B, *to_C;     // [S] gradients of B and C of the current token
+    float *dy, *dx;         // gradients of the output and of x, [padded P]
+    float *to_B, *to_C;     // gradients of B and C of the current token, [S]
     double sums[3];         // gradients of A_log, D and dt_bias
     int64_t C, each;
 } scan_back;

@@ -243,7 +243,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0,
                        0, NULL};
 

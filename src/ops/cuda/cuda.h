@@ -191,11 +191,11 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
  * once. */
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    float *const *h;     // [n] pointers to Hessians in GPU memory; the list h and the lists below
+    float *const *h;     // pointers to Hessians in GPU memory, [n]; the list h and the lists below
                          // are in host memory
-    const int32_t *perm; // [n, I] column at each position of the solving order; NULL: position j is
-                         // column j
-    const float *diag;   // [n, I] diagonals of the Hessians in solving order; NULL: the diagonals
+    const int32_t *perm; // column at each position of the solving order, [n, I]; NULL: position j
+                         // is column j
+    const float *diag;   // diagonals of the Hessians in solving order, [n, I]; NULL: the diagonals
                          // of h are used
     int64_t I;
     int n;

@@ -27,9 +27,9 @@ typedef struct matrices { // all matrices of a launch, in GPU memory
     float *left;         // scratch: [matrices, SIDE, ld] matrix product L X for the current block
                          // row
     float *const *h;     // [matrices] pointers to the Hessians [n, n]
-    const int32_t *perm; // [matrices, n] column at each position of the solving order; NULL:
+    const int32_t *perm; // column at each position of the solving order, [matrices, n]; NULL:
                          // position j is column j
-    const float *diag;   // [matrices, n] diagonals in solving order; NULL: the diagonals of h
+    const float *diag;   // diagonals in solving order, [matrices, n]; NULL: the diagonals of h
     int *failed;         // [matrices] 1: the matrix is not positive definite
     int64_t n, ld;
 } matrices;

@@ -31,9 +31,9 @@ typedef struct rope_shape {
 /* The samples of a batch. The host computes the three lists and copies them to one block of GPU
  * memory. */
 typedef struct rope_samples {
-    const int64_t *offsets; // [n_seqs + 1] first row of each sample
-    const int32_t *table;   // [n_seqs] index of the table (row of `freqs`) that the sample uses
-    const float *freqs;     // [tables, half] inverse frequencies
+    const int64_t *offsets; // first row of each sample, [n_seqs + 1]
+    const int32_t *table;   // index of the table (row of `freqs`) that the sample uses, [n_seqs]
+    const float *freqs;     // inverse frequencies, [tables, half]
 } rope_samples;
 
 /* Returns the index of the sample that contains row n. */

@@ -37,7 +37,7 @@ enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
 
 typedef struct routed_part { // weights and rows of one expert; all pointers are views of GPU memory
     const void *w[2];    // [O, I]: w[0]: the weight; or with an activation, w[0]: gate and w[1]: up
-    const int32_t *rows; // [n] indices of the rows (tokens) that are routed to the expert
+    const int32_t *rows; // indices of the rows (tokens) that are routed to the expert, [n]
     int64_t first; // without gather: index of the expert's first row in x; without scatter: in y
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
     long long *found;    // *found is lowered to the index in y [N, O] of the first NaN or infinity;

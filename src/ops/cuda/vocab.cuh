@@ -19,7 +19,7 @@ enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
     void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
-    void *copy;   // own: [OSH_VOCAB_COLS, D] rows of w in the dtype of x; NULL: w has that dtype
+    void *copy;   // rows of w in the dtype of x, [OSH_VOCAB_COLS, D]; NULL: w has that dtype; own
     osh_logits_rule rule;
 } osh_vocab_side;
 

@@ -95,8 +95,8 @@ typedef struct refiner {
     osh_cu_tile t;
     char *base;          // own: block of the GPU's arena with all arrays of the tile
     int64_t rows;
-    float *scales;       // own: [2, rows, groups] scales and zero points of a tile, on the host
-    double *figures;     // own: [rows] losses of a tile, on the host
+    float *scales;       // scales and zero points of a tile, on the host, [2, rows, groups]; own
+    double *figures;     // losses of a tile, on the host, [rows]; own
     bool wants_all;      // true: the loss with all weights 0 is requested and not yet computed
 } refiner;
 

@@ -23,7 +23,7 @@ template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r
 
 typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on the device
     const void *w;         // element (row, col) is at row * row_step + col * col_step
-    const float *weight;   // [I] cost of an error in each column; NULL: 1
+    const float *weight;   // cost of an error in each column, [I]; NULL: 1
     const bool *dead;      // [I]; NULL: no dead columns
     int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
@@ -40,16 +40,16 @@ typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are 
     osh_dtype stored;       // dtype of w
     const bool *dead;       // [I]; NULL: no dead columns
     const float *h;         // [I, I]
-    const float *values;    // [256] value of each code
+    const float *values;    // value of each code, [256]
     /* [n, I]: q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the kept values; next:
      * (w^ - w) H of the proposed values */
     float *q, *d, *g, *next;
-    float *scale, *zero;    // [n, groups] proposed scales and zero points
-    float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points
-    int8_t *codes;          // [n, I] kept codes
+    float *scale, *zero;    // proposed scales and zero points, [n, groups]
+    float *kept_scale, *kept_zero; // kept scales and zero points, [n, groups]
+    int8_t *codes;          // kept codes, [n, I]
     double *loss, *now;     // [n] loss: loss of each row with the kept codes and scales; now: with
                             // the proposed codes and scales
-    double *fit;            // [window (window + 1), n] A and b of each row; osh_cuda_rescale uses
+    double *fit;            // A and b of each row, [window (window + 1), n]; osh_cuda_rescale uses
                             // `fit` as scratch
     float *room;            // scratch of osh_cuda_rescale
     float *turned, *err; // turned: [n_cols, n] transposed scratch; err: [n, n_cols] changes of w^

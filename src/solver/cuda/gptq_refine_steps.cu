@@ -21,10 +21,10 @@ osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r
 
 typedef struct group { // the current group
     int64_t g, first;
-    const int32_t *order; // [n_cols] column at each position of the solving order
+    const int32_t *order; // column at each position of the solving order, [n_cols]
     const float *u;       // [n_cols, n_cols]
     float *scale, *zero;  // [n] result of the search
-    double *was;          // [n] loss of the current codes minus loss of the target
+    double *was;          // loss of the current codes minus loss of the target, [n]
 } group;
 
 /* Sets t.turned to the target of the group's columns (gptq_rescale.c), in solving order. t.err [n,

@@ -180,7 +180,7 @@ typedef struct solver {
     char *base;       // own: block of the GPU's arena with all arrays of the solve
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
-    int *job_of;      // own: [g.n_panels] index of the job of each panel
+    int *job_of;      // index of the job of each panel, [g.n_panels]; own
     int n_inputs;     // number of inputs whose column lists are on the device
     double *figures;  // own: [3 n P] of a tile with n panels: losses [n, P], squares [n, 2, P], on
                       // the host
