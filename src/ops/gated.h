@@ -1,7 +1,6 @@
 /* gated.h - computes act(x gate^T) * (x up^T) in one step, the first part of a gated MLP. The
  * result has the same bytes as the ops linear (gate), linear (up) and glu in sequence. The two
- * matrix products are computed block by block in the first-level cache, so no tensor stores a whole
- * product. */
+ * matrix products are computed block by block in the L1 cache, so neither is stored as a whole. */
 #ifndef OSH_GATED_H
 #define OSH_GATED_H
 #include "ops/op.h"

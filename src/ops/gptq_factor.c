@@ -32,7 +32,7 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. l: the lower
+/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. `l`: the lower
  * triangle L, which is overwritten by L^-1. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {

@@ -24,10 +24,10 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // elements that the loop body adds, which the compiler turns into vector
-                    // instructions
+enum { WIDE = 16 }; // number of elements that the loop body adds, so that the compiler vectorizes
+                    // it
 
-/* Adds from [n] to `to` [n] and sets `from` to 0. */
+/* Adds `from` [n] to `to` [n] and sets `from` to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;

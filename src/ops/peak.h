@@ -1,16 +1,15 @@
-/* peak.h - measures the highest speeds of the processor, with the matrix products that the kernels
- * use. Reports compare the speed of a compression with these speeds. */
+/* peak.h - measures the peak speeds of the processor, with the matrix product kernels of the ops.
+ * Reports compare the speed of a compression with these speeds. */
 #ifndef OSH_PEAK_H
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* Measures floating-point operations per second of all threads together. Each thread multiplies
- * square matrices of its own for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h),
- * whichever is faster; BF16 uses pairs (math/pairs.h). A processor without BF16 instructions
- * computes BF16 products in f32; for BF16 the function then returns OSH_E_UNSUPPORTED without a
- * message. */
+/* Measures floating-point operations per second of all threads together. Each thread multiplies its
+ * own square matrices for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h), whichever is
+ * faster; BF16 uses pairs (math/pairs.h). A processor without BF16 instructions computes BF16
+ * products in f32; for BF16 the function then returns OSH_E_UNSUPPORTED without a message. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
-/* Measures floating-point operations per second of causal attention, on all threads as in a
+/* Measures floating-point operations per second of causal attention, on all threads, as during a
  * compression: one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M).
  * Operations on masked keys are not counted. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);

@@ -9,7 +9,7 @@ typedef struct osh_tune_rule {
     double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
                             // norms, relative to their values
     /* true: tuning is skipped if the model does not support it, and shortened if it takes too long;
-     * false: both are errors */
+     * false: an unsupported model is an error, and all steps are done */
     bool may;
 } osh_tune_rule;
 

@@ -245,7 +245,7 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
  * fewer than three blocks, because A X is then computed in place. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
-    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // number of columns before the last block
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // index of the first column of the last block
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 

@@ -12,12 +12,13 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // columns of y at a time; W packed for COLS columns and DEPTH in_features fits in
-                 // the cache of one CPU core
-    ROWS = 528,  // rows of y at a time; the sums of ROWS x COLS elements also fit in that cache
-    FEW = 264,   // rows of y at a time if blocks of columns alone would give some threads more work
-                 // than others
-    DEPTH = 640, // largest number of in_features that are packed and summed at a time
+    COLS = 96,   // columns of y that are computed together; W packed for COLS columns and DEPTH
+                 // in_features fits in the L2 cache
+    ROWS = 528,  // rows of y that are computed together; the sums of ROWS x COLS elements also fit
+                 // in the L2 cache
+    FEW = 264,   // rows of y that are computed together if blocks of columns alone would not
+                 // balance the load of the threads
+    DEPTH = 640, // largest number of in_features in one partial sum
     STRIP = 128  // elements of a row of W that are converted to f32 at a time
 };
 

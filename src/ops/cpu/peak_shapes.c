@@ -17,9 +17,9 @@
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
-    osh_tensor *x[SAMPLES], *w[2], *out; // own: inputs; weights (gate and up, or one); output
+    osh_tensor *x[SAMPLES], *w[2], *out; // inputs; weights (gate and up, or one); output; all own
     double done, seconds;                // done: number of floating-point operations; seconds: CPU
-                                         // time of the operations
+                                         // time that they took
 } worker;
 
 typedef struct job {
@@ -65,7 +65,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // the first call is not measured
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // warm-up call, not measured
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -142,8 +142,8 @@ typedef struct tiles_job {
     double seconds;
 } tiles_job;
 
-/* Multiplies one band, which fits in L1, by panels that fit in L2, and stores the speed in
- * j->rates[chunk]. */
+/* Multiplies one band, which fits in L1, by panels that fit in L2 (the second-level cache), and
+ * stores the speed in j->rates[chunk]. */
 static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;

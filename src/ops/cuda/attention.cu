@@ -29,7 +29,7 @@
 #include "ops/cuda/pack.cuh"
 
 enum { QUERIES = 512, SHORT = 256 }; // QUERIES: largest number of queries of a chunk; SHORT:
-                                     // samples of up to this length share a batch of matrix
+                                     // samples of at most SHORT tokens share a batch of matrix
                                      // products
 
 typedef struct attention_job {
@@ -37,7 +37,7 @@ typedef struct attention_job {
     const osh_op_args *a;
     const osh_attention_attr *at;
     osh_dtype dt;
-    int64_t group;   // query heads that share a kv head
+    int64_t group;   // number of query heads that share a kv head
     int64_t row, T;  // row: first row of the samples; T: tokens of each sample
     float *scores;
 } attention_job;
@@ -120,8 +120,8 @@ static void attention_softmax(const attention_job *j, const attention_pass *p, f
                    osh_cuda_stream(j->d), j->scores, *p, rows, *j->at, scale, sinks);
 }
 
-/* Number of elements from one sample to the next, from one kv head to the next, and from one head
- * of a group to the next. */
+/* Strides in elements: by[0] for samples, by[1] for kv heads, by[2] for the query heads of a
+ * group. */
 typedef struct strides { int64_t by[3]; } strides;
 
 static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, const int64_t *index,
@@ -136,14 +136,15 @@ static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, co
 }
 
 /* Computes the matrix products C [n, nk[0]] = A op(B) for every sample, kv head and head of the
- * pass. nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
+ * pass. nk[1] is the number of terms of a sum. `mat` (matrices) and `s` (strides) contain C, A and
+ * B in this order. */
 static osh_status attention_products(osh_ctx *cx, const attention_job *j, const attention_pass *p,
                                      const osh_cuda_mat *mat, const strides *s, const int64_t nk[2])
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
     /* If heads do not begin at multiples of 16 bytes, the alignment depends on the head, and so
-     * does the algorithm. Then samples do not share a batch. */
+     * does the algorithm. In this case samples do not share a batch. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;
@@ -181,7 +182,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
                       true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt,
                       false};
-    /* each: number of probabilities that fit in the bytes of one score. */
+    /* each: number of probabilities in the memory of one score. */
     int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt));
     strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false},

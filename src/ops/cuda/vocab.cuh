@@ -12,19 +12,19 @@
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-/* OSH_VOCAB_ROWS: largest number of rows that are computed at a time. OSH_VOCAB_COLS: largest
- * number of vocabulary entries of a block. */
+/* OSH_VOCAB_ROWS: largest number of rows that are computed together. OSH_VOCAB_COLS: largest number
+ * of vocabulary entries of a block. */
 enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
 typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
-    void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
+    void *logits; // logits of a block in the dtype of x, [rows, OSH_VOCAB_COLS]; own
     void *copy;   // rows of w in the dtype of x, [OSH_VOCAB_COLS, D]; NULL: w has that dtype; own
     osh_logits_rule rule;
 } osh_vocab_side;
 
 /* A block of logits: n_panels panels of n rows each, from row `row` on, and vocabulary entries
- * [first, first + cols). last: true for the last block of these rows. */
+ * [first, first + cols). `last`: true for the last block of these rows. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -53,8 +53,9 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Adds a block with the results max, sum and best to the state s. Because the maximum changes,
- * multiplies the old sum by *was and the sum of the block by *is, and returns both factors. */
+/* Adds a block with the results max, sum and best to the state s. Because the maximum can change,
+ * multiplies the old sum by a factor *was and the sum of the block by a factor *is, and returns
+ * both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {
