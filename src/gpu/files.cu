@@ -26,7 +26,7 @@ struct osh_cuda_file {
                     // by c->lock
 };
 
-/* ---- the decision between cuFile and the host ---- */
+/* ---- choice between cuFile and the host ---- */
 bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
 {
     char why[256] = "";

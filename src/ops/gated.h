@@ -20,5 +20,6 @@ bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
  * finite. If a value is not finite, the values of `out` are undefined. */
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g);
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads); // returns an upper bound of the
-                                                               // gross bytes of scratch
+                                                               // bytes of scratch, with the
+                                                               // allocator's overhead
 #endif

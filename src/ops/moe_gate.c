@@ -247,7 +247,7 @@ static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     return OSH_OK;
 }
 
-/* Adds the gradient of w[e] [D], the router's weights of expert e, token by token. */
+/* Adds the gradient of w[e] [D], row e of the router's weight, token by token. */
 static osh_status gate_expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
 {
     const gate_back_job *j = user;

@@ -99,8 +99,8 @@ typedef struct osh_op {
      * the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the gross bytes that run[OSH_CUDA] allocates in the device's arena,
-     * for x of dtype dt. NULL: the kernel allocates nothing. */
+    /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena for x
+     * of dtype `dt`, with the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* Kernels of the gradient. grad[OSH_REF] is NULL if the op has no gradient; grad[OSH_CPU] is
@@ -110,8 +110,8 @@ typedef struct osh_op {
      * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the gross bytes that grad[OSH_CUDA] allocates in the device's
-     * arena. NULL: the kernel allocates nothing. */
+    /* Returns an upper bound of the bytes that grad[OSH_CUDA] allocates in the device's arena, with
+     * the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, osh_dtype dt);
     bool writes;        // true: grad[OSH_CPU] handles osh_grad_args.fresh; false: osh_op_grad sets
@@ -168,7 +168,8 @@ osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
 /* Runs op kl on a->in and adds the divergences of the first n rows to *sum. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
-/* Returns the gross host bytes that osh_kl_sum needs for N rows, without the scratch of the op. */
+/* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
+ * overhead, without the scratch of the op. */
 size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
@@ -254,7 +255,7 @@ typedef struct { int64_t expert; } osh_routed_scale_attr; /* index of the expert
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // rotation; NULL: the matrix is the weight T of the node; view
+    const osh_rotation *r; // the matrix; NULL: the matrix is the weight T of the node; view
     bool transposed;
 } osh_rotate_attr;
 typedef struct { // attributes of mix (mix.c)

@@ -103,7 +103,7 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
 /* Merges the last group, frees `part`, and makes the result in `all`. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
-/* Returns the gross host bytes of a statistic in host memory, including member `part` if the
- * statistic has one. */
+/* Returns the number of bytes of a statistic in host memory, with the allocator's overhead,
+ * including member `part` if the statistic has one. */
 size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n);
 #endif

@@ -102,7 +102,7 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
 }
 
 /* Returns a copy of a config group of a quantized source. Adds the key `format` to the copy if the
- * group does not have a format. Returns NULL if there is no memory. */
+ * group does not have a format. Returns NULL if memory is exhausted. */
 static cJSON *group_again(const cJSON *raw, const char *format)
 {
     cJSON *o = cJSON_Duplicate(raw, 1);

@@ -29,6 +29,6 @@ const osh_q_fusion *osh_q_fusion_find(osh_q_family family, const char *module);
 int osh_q_fusion_parts(const osh_q_fusion *f); // returns the number of Linears in the fused layer
 /* Returns the name of `module` with the name after the last dot replaced by `leaf`. The result is
  * the name of the fused layer or of another Linear in this layer. The caller owns the string.
- * Returns NULL if there is no memory. */
+ * Returns NULL if memory is exhausted. */
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf);
 #endif

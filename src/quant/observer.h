@@ -96,7 +96,7 @@ typedef struct osh_range_job {
 /* Replaces the ranges j->min, j->max by the ranges that the observer of j->a finds by a search or
  * from a histogram. Does nothing if this observer uses neither. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
-/* Returns the bytes of scratch of osh_observer_search. */
+/* Returns the number of bytes of scratch of osh_observer_search. */
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);
 bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` needs the mean squares
                                                // of the input channels

@@ -17,8 +17,8 @@ osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char
 void osh_source_close(osh_ctx *cx, osh_source *s);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
-/* Returns the largest gross bytes of scratch for reading one quantized weight, in addition to the
- * bytes of the dense weight. */
+/* Returns the largest number of bytes of scratch for reading one quantized weight, with the
+ * allocator's overhead, without the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
 /* Returns the scheme of a module's config group (view). NULL: the module is dense, or the source
  * has no config groups. Sets *in_scale and *in_zero (views) to the stored parameters of static

@@ -32,7 +32,8 @@ typedef struct osh_source_type {
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    size_t (*bytes)(const osh_source_module *q); // returns the gross bytes of scratch of make_rows
+    size_t (*bytes)(const osh_source_module *q); // returns the bytes of scratch of make_rows, with
+                                                 // the allocator's overhead
 } osh_source_type;
 
 struct osh_source_module {

@@ -123,7 +123,7 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
 int64_t osh_ada_points(int64_t steps, int64_t period); // returns the number of points of a curve
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
-/* Returns the bytes of scratch that osh_ada needs. */
+/* Returns the number of bytes of scratch that osh_ada needs. */
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
 /* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Does

@@ -43,7 +43,7 @@ typedef struct osh_gptq_refine_args {
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Reference version of osh_gptq_refine: plain loops, sums in double. */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Returns the bytes of scratch of osh_gptq_refine. */
+/* Returns the number of bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
 /* For each group g of columns: the inverse of the diagonal block H[g, g], and the factor U of this

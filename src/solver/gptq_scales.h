@@ -49,7 +49,7 @@ osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
  * a squared error; NULL: 1. */
 void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
                           const float *weight, int64_t n);
-/* Returns the bytes of scratch of osh_gptq_scales. */
+/* Returns the number of bytes of scratch of osh_gptq_scales. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
 /* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, then smaller

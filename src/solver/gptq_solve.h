@@ -66,10 +66,10 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 // reference version: plain loops
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a);
-/* Returns the bytes of scratch of osh_gptq_solve. */
+/* Returns the number of bytes of scratch of osh_gptq_solve. */
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size,
                             int n_threads);
-/* Returns the bytes of scratch of the op gptq_factor on the CPU. */
+/* Returns the number of bytes of scratch of the op gptq_factor on the CPU. */
 size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
 /* osh_gptq_permute makes H [I, I] symmetric from the lower triangle and permutes rows and columns

@@ -59,7 +59,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
                                  int64_t n_tokens, int n_threads);
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* Returns gross bytes. */
+/* Returns gross bytes (with the allocator's overhead). */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
 /* Returns gross bytes (with the allocator's overhead). n_tokens: number of rows of w. */

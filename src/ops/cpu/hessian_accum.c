@@ -219,7 +219,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 enum { WIDEN = 16 }; // rows that one chunk converts to f32
 typedef struct difference_job {
-    float *x, *left; // views: X and X0 - X, [rows of the panel, I]
+    float *x, *left; // X and X0 - X in f32, [rows of the panel, I]; views
     const osh_tensor *from, *original;
     int64_t first, n_rows, I;
 } difference_job;

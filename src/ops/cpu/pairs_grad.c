@@ -161,7 +161,7 @@ static osh_status weight_grad(osh_ctx *cx, job *j, const osh_tile *tiles, int64_
 {
     osh_status rc = OSH_OK;
     int64_t end = 0, room = grad_room(j->N);
-    int64_t *first = NULL;                // memory of job.first; own
+    int64_t *first = NULL;                // offsets of the packed tiles (job.first); own
     uint32_t *panels = NULL, *blocks = NULL; // packed x (panels) and packed dy (blocks); own
 
     OSH_NEW(cx, first, n_tiles + 1);

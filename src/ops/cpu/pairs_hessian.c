@@ -157,7 +157,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
-    int64_t *first = NULL;   // memory of job.first; own
+    int64_t *first = NULL;   // offsets of the packed tiles (job.first); own
     /* Own. Each has about the size of x for the packed tokens, so that the allocator can reuse the
      * pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;

@@ -78,7 +78,8 @@ typedef struct osh_cuda_mixture { // arguments of a mixture of experts; all poin
  * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down) and
  * moe_combine for one expert after the other. D and F must be multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
-/* Returns the gross bytes that osh_cuda_mixture_run allocates in the arena. */
+/* Returns the number of bytes that osh_cuda_mixture_run allocates in the arena, with the
+ * allocator's overhead. */
 size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
 /* Returns true if osh_cuda_mixture_run supports the dtype and the widths. */
 bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
@@ -118,12 +119,12 @@ osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // multiplie
                                                                     // samples at once
 /* The two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // only for states of F32
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // supports only states of F32
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the GPU, because
-                                                                    // the returned status says if H
-                                                                    // is positive definite
+                                                                    // the returned status tells if
+                                                                    // H is positive definite
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Kernels of the gradients of the ops. All tensors are on the device; dout and din are F32. */

@@ -33,7 +33,7 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the gross bytes of the arena for one model. */
+/* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead. */
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */
@@ -67,7 +67,7 @@ static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float 
     s->max = top;
 }
 
-/* Returns the largest element of row [cols], the same in all 256 threads of the block. */
+/* Returns the largest element of `row` [cols] in all 256 threads of the block. */
 template <class T>
 static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
 {
