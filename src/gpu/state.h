@@ -83,8 +83,8 @@ typedef struct osh_gpu {
     char bus_id[32];
     cudaStream_t compute, copy;        // own: compute: stream of all kernels; copy: stream of
                                        // put_ahead
-    // own: events: the copy stream waits for `asked` of the compute stream, and the compute stream
-    // for `copied` of the copy stream
+    // own: events: the copy stream waits for `asked` of the compute stream, and the compute
+    // stream for `copied` of the copy stream
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used

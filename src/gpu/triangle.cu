@@ -73,7 +73,7 @@ typedef struct factors { // operands of a matrix product: x [m, k] times y [k, n
     float alpha, beta;
 } factors;
 
-/* Computes c [m, n] = alpha x y + beta c. mnk: {m, n, k}. */
+/* Computes c [m, n] = alpha x y + beta c. `mnk`: {m, n, k}. */
 static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const int64_t mnk[3],
                                 const factors &f)
 {

@@ -15,7 +15,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* `to` = U^T (U `from`) for one row of D in solving order. `to`, `from`: [n]; u: [n, n] upper
+/* `to` = U^T (U `from`) for one row of D in solving order. `to`, `from`: [n]; `u`: [n, n] upper
  * triangular; `room`: scratch [n]. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {

@@ -104,7 +104,7 @@ static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
             c[e] = -INFINITY;
 }
 
-/* Computes the weights s [E] of the experts for one token from the logits [E]. bias: [E] f32, or
+/* Computes the weights s [E] of the experts for one token from the logits [E]. `bias`: [E] f32, or
  * NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
@@ -188,7 +188,7 @@ typedef struct gate_back_job {
 } gate_back_job;
 
 /* Sets `to` [E] to the gradient of the logits [E] of one token. `route` [E]: the weights from
- * gate_route_row; g [E]: the gradient of these weights. */
+ * gate_route_row; `g` [E]: the gradient of these weights. */
 static void gate_logits_back(float *to, const double *logits, const float *route, const float *g,
                              const osh_moe_gate_attr *at)
 {

@@ -20,7 +20,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // token ids, [N]; < 0: the row has no target
-    /* x [N, D], w [V, D] and logit [V] in f32: own; nll: view of the output */
+    /* x [N, D], w [V, D] and logit [V] in f32: own; `nll`: view of the output */
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -88,7 +88,7 @@ typedef struct osh_op {
                                 // config.json; NULL: the op has none
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output and the shape of each weight.
-     * in_width: widths of the inputs. out_width: on entry the widths from the template, 0 if
+     * `in_width`: widths of the inputs. `out_width`: on entry the widths from the template, 0 if
      * unknown; on return the computed widths. If w_ndim[k] is 0, weight k is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
@@ -140,8 +140,8 @@ typedef struct osh_op {
                         // token's position
     osh_op_fn next;     // runs one piece of a sample on the host; a->past describes the earlier
                         // pieces
-    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
-     * dtype of in[0]. NULL: `next` needs no state. */
+    /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
+     * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 

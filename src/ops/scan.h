@@ -15,7 +15,7 @@
 typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
 typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; } osh_delta_rule_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
-/* before: true if the gate is applied before the norm. */
+/* `before`: true if the gate is applied before the norm. */
 typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_attr;
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/delta_rule.c

@@ -15,8 +15,8 @@ typedef struct osh_qparams {
     osh_tensor *zero;  // zero points, I8, shape of `scale`; NULL: symmetric; own
     float global;      // global scale of strategy tensor_group: a code is decoded as code * scale /
                        // global; other strategies: 0
-    /* input: importance of the input channels in the search for ranges, [I]; NULL: all are equally
-     * important; view */
+    /* input: importance of the input channels in the search for ranges, [I]; NULL: all are
+     * equally important; view */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
@@ -96,7 +96,7 @@ typedef struct osh_act_sample { // a sample: its index, and the groups into whic
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;
-/* Observes one sample x [tokens, heads * head_dim]. o [heads]: one observer for each head. */
+/* Observes one sample x [tokens, heads * head_dim]. `o` [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
 /* First of the two steps of osh_act_observe: sets range [2, heads] to the smallest values, then the

@@ -37,7 +37,7 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    // top: exponent of the largest code; 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8.
+    // `top`: exponent of the largest code; 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8.
     int top = a->bits == 8 ? 8 : 2;
     // A significand of at least 1.9375 (FP6) or 1.75 (other types) rounds up to the next power of
     // two.

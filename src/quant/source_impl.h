@@ -13,8 +13,8 @@ typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
     const char *tails[14];  // suffixes of the names of stored tensors that are hidden; NULL ends
                             // the list
-    /* true: `configure` sets the source's config, whose config groups describe the quantization of
-     * each module; false: there are no config groups */
+    /* true: `configure` sets the source's config, whose config groups describe the quantization
+     * of each module; false: there are no config groups */
     bool groups;
     // Reads q, the quantization_config. Fails if q is not supported.
     osh_status (*configure)(osh_ctx *cx, osh_source *s, const cJSON *q);

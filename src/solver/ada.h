@@ -58,8 +58,8 @@ typedef struct osh_ada_args {
     osh_dtype dtype;      // dtype in which scales are stored
     bool keep_zeros;      // true: a weight that is 0 remains 0
     int64_t period;       // number of steps between two points of `curve`
-    /* result: loss before every period-th step, [osh_ada_points]; after the warm start it includes
-     * the rounding term */
+    /* result: loss before every period-th step, [osh_ada_points]; after the warm start it
+     * includes the rounding term */
     double *curve;
     double *nearest, *learned; // results: T times the loss of each row with the given codes
                                // (nearest) and with the learned codes, [O] each
@@ -112,8 +112,8 @@ typedef struct osh_ada_watch {
  * last step of a window whose mean is not below the mean of the previous window. */
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window);
 
-/* A vector that Adam optimizes, for example a bias. Each array has n elements. x: values; grad:
- * gradient; mean, square: Adam's moving averages of the gradient and of its square. */
+/* A vector that Adam optimizes, for example a bias. Each array has n elements. `x`: values; `grad`:
+ * gradient; `mean`, `square`: Adam's moving averages of the gradient and of its square. */
 typedef struct osh_ada_vector {
     float *x, *grad, *mean, *square;
     int64_t n;
@@ -153,6 +153,7 @@ void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the learning
                                                             // steps
 /* Returns AdaRound's rounding term before step t, which must be the last step that was done. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
-/* Returns the host bytes of a learner. Reads only rule.kind, O, I and group of the arguments. */
+/* Returns the number of host bytes of a learner. Reads only rule.kind, O, I and group of the
+ * arguments. */
 size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads);
 #endif

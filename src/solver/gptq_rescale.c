@@ -83,7 +83,7 @@ static bool group_cholesky(double *m, int64_t n)
     return true;
 }
 
-/* Sets both triangles of `inverse` [n, n] to (L L^T)^-1. m [n, n]: L on entry; overwritten. */
+/* Sets both triangles of `inverse` [n, n] to (L L^T)^-1. `m` [n, n]: L on entry; overwritten. */
 static void group_invert(double *inverse, double *m, int64_t n)
 {
     // Writes L^-1, column by column, to the upper triangle of `inverse`.

@@ -56,7 +56,7 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. `line` [I]: the row with columns as in the checkpoint. w [I]: on entry the row
+/* Solves one row. `line` [I]: the row with columns as in the checkpoint. `w` [I]: on entry the row
  * with columns in solving order, on return the dequantized row. `err` [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)

@@ -8,8 +8,8 @@ typedef struct osh_tune_rule {
     int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples in a step
     double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
                             // norms, relative to their values
-    /* true: tuning is skipped if the model does not support it, and shortened if it takes too long;
-     * false: an unsupported model is an error, and all steps are done */
+    /* true: tuning is skipped if the model does not support it, and shortened if it takes too
+     * long; false: an unsupported model is an error, and all steps are done */
     bool may;
 } osh_tune_rule;
 
@@ -20,8 +20,8 @@ typedef struct osh_tune_step { // parameters of one step, equal for all weights
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    /* [O, I] each; v: codes as real numbers; mean, square: Adam's moving averages; grad: dL/dw,
-     * which a step sets to 0 */
+    /* [O, I] each; `v`: codes as real numbers; `mean`, `square`: Adam's moving averages; `grad`:
+     * dL/dw, which a step sets to 0 */
     float *v, *mean, *square, *grad;
     float *s0;                       // initial scales, [O, G]
     float *d, *d_mean, *d_square;    // d: relative changes of the scales, s = s0 (1 + d); d_mean,

@@ -38,8 +38,8 @@ typedef struct attention_worker {
     float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
     float *strip;     // with TILES: 16 keys in f32, [16, Dh], which are packed as the next panel of
                       // k
-    /* Only with PAIRS. kp: panels of 16 keys; vp: panels of 16 channels for n_keys tokens; qp:
-     * packed queries of a band (BAND queries of one head). */
+    /* Only with PAIRS. `kp`: panels of 16 keys; `vp`: panels of 16 channels for n_keys tokens;
+     * `qp`: packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
     int64_t sample, kv_head, n_keys; // contents of k and v (or kp and vp): the first n_keys keys of
                                      // kv_head in the sample whose first row is `sample` (-1:
@@ -116,7 +116,7 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile. Each row is one query of one head. t: the positions of the queries; rows:
+/* The rows of a tile. Each row is one query of one head. `t`: the positions of the queries; `rows`:
  * number of rows, queries times heads. */
 typedef struct rows_of {
     const osh_tile *t;

@@ -43,7 +43,7 @@ typedef struct attention_job {
 } attention_job;
 
 /* One pass: n_samples samples from number `sample` on; n_kv groups of n_heads heads, from head
- * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. ld: elements
+ * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. `ld`: elements
  * from row to row of scores. */
 typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
@@ -168,7 +168,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t Dh = j->at->head_dim, q_width = j->at->n_heads * Dh, kv_width = j->at->n_kv_heads * Dh;
-    /* first: row of the first sample of the pass; kv: first column of the first kv head of the
+    /* `first`: row of the first sample of the pass; `kv`: first column of the first kv head of the
      * pass. */
     int64_t first = j->row + p->sample * j->T, kv = p->head / j->group * Dh;
     float scale = (float)(j->at->scale > 0 ? j->at->scale : 1 / sqrt((double)Dh));
@@ -182,7 +182,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
                       true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt,
                       false};
-    /* each: number of probabilities in the memory of one score. */
+    /* `each`: number of probabilities in the memory of one score. */
     int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt));
     strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false},
@@ -221,7 +221,7 @@ static osh_status attention_run_samples(osh_ctx *cx, const attention_job *j, int
 {
     osh_status rc = OSH_OK;
     int64_t chunk = attention_chunk(j->T), H = j->at->n_heads;
-    /* n: number of heads whose scores of a chunk fit in the scratch. */
+    /* `n`: number of heads whose scores of a chunk fit in the scratch. */
     int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * (int64_t)sizeof(float));
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 

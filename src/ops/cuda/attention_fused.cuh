@@ -314,7 +314,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS;
     OSH_DYNAMIC_SHARED(T, shared);
     const fused_place at = fused_find(p, of);
-    /* first, last: first and last query of the warp, as positions in the sample. */
+    /* `first`, `last`: first and last query of the warp, as positions in the sample. */
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
@@ -346,7 +346,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        /* spare: offset of the third slot of the ring, which is free. */
+        /* `spare`: offset of the third slot of the ring, which is free. */
         int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];

@@ -24,7 +24,7 @@ typedef struct attention_back {
 } attention_back;
 
 /* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample whose first row is
- * `row`, for query head number `head` of each group. ld: elements from one row of p and ds to the
+ * `row`, for query head number `head` of each group. `ld`: elements from one row of p and ds to the
  * next. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;

@@ -99,7 +99,7 @@ done:
     return rc;
 }
 
-/* n: number of elements of the output; A, B: number of elements of a row of x and of y. */
+/* `n`: number of elements of the output; A, B: number of elements of a row of x and of y. */
 typedef struct join_sizes { int64_t n, A, B; } join_sizes;
 
 /* Joins the rows of x [N, A] and y [N, B] head by head to rows of `to` (ops/join.c). */

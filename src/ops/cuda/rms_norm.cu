@@ -44,7 +44,7 @@ template <class T, class X> static __device__ inline void normalize_plain(T *y, 
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
-/* Normalizes the slices of x [n_slices, D] to y; w: [D]. TEAM threads compute a slice. The type X
+/* Normalizes the slices of x [n_slices, D] to y; `w`: [D]. TEAM threads compute a slice. The type X
  * is T, or float if packs are not used. */
 template <class T, class X, class S, int TEAM>
 static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D,

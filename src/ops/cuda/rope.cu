@@ -48,7 +48,8 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
     return low;
 }
 
-/* Rotates one pair (lo, hi). c, s: cosine and sine, already rounded. Products are rounded to R. */
+/* Rotates one pair (lo, hi). `c`, `s`: cosine and sine, already rounded. Products are rounded to
+ * R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {

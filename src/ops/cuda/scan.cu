@@ -75,7 +75,7 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* Computes conv1d for x [n, C] of one sample. p: w [C, K], then bias [C] or NULL. */
+/* Computes conv1d for x [n, C] of one sample. `p`: w [C, K], then bias [C] or NULL. */
 template <class T>
 static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
                                    osh_conv1d_attr at)
@@ -283,7 +283,7 @@ done:
     return rc;
 }
 
-/* Computes gated_norm for n heads x, z, y [n, D]; p: w [D]. A block computes a head. X is T or
+/* Computes gated_norm for n heads x, z, y [n, D]; `p`: w [D]. A block computes a head. X is T or
  * float. */
 template <class T, class X>
 static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n,

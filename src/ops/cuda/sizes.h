@@ -68,8 +68,8 @@ size_t osh_sums_bytes(int64_t rows, int64_t D);
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
-/* Returns the bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers, and
- * n_tables tables of `half` frequencies. */
+/* Returns the number of bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers,
+ * and n_tables tables of `half` frequencies. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
 /* ---- arrays of mixture.cu ---- */

@@ -40,8 +40,8 @@ size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* State of a row after some blocks: max: largest logit; best: index of the first logit that equals
- * max; sum: sum of e^(logit - max). */
+/* State of a row after some blocks. `max`: largest logit; `best`: index of the first logit that
+ * equals `max`; `sum`: sum of e^(logit - max). */
 typedef struct osh_vocab_sum {
     double sum;
     float max;

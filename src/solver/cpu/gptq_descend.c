@@ -12,7 +12,7 @@ enum { PANEL = 2048 }; // number of columns of H in a panel
 typedef struct block { // a block: columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // steep: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
+    // `steep`: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;

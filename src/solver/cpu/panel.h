@@ -38,7 +38,7 @@ void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int3
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
 /* w [n, rows] += ut [n, k] ne [k, rows]: adds the errors of a block of k columns to n later
- * columns. ut: the elements of U^T for these columns; rows = ne.ld is 32 or 64. The caller must
+ * columns. `ut`: the elements of U^T for these columns; rows = ne.ld is 32 or 64. The caller must
  * have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 

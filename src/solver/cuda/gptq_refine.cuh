@@ -36,7 +36,7 @@ osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, o
 
 typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arrays are on the
                              // device
-    /* group: number of columns that share a scale; groups: number of scales of a row */
+    /* `group`: number of columns that share a scale; `groups`: number of scales of a row */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
@@ -44,8 +44,8 @@ typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arr
     const bool *dead;       // true for dead columns, [I]; NULL: no dead columns
     const float *h;         // [I, I]
     const float *values;    // value of each code, [256]
-    /* [n, I] each; q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the accepted values;
-     * next: (w^ - w) H of the proposed values */
+    /* [n, I] each; `q`: proposed values of the grid; `d`: w^ - w; `g`: (w^ - w) H of the accepted
+     * values; `next`: (w^ - w) H of the proposed values */
     float *q, *d, *g, *next;
     float *scale, *zero;    // proposed scales and zero points, [n, groups]
     float *kept_scale, *kept_zero; // accepted scales and zero points, [n, groups]

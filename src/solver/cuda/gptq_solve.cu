@@ -83,8 +83,8 @@ __device__ static void solve_load_values(row_values *x, const row_columns &r, co
     }
 }
 
-/* Quantizes `wide` columns of a row in order and adds their losses to *loss. u: diagonal block of U
- * for these columns. */
+/* Quantizes `wide` columns of a row in order and adds their losses to *loss. `u`: diagonal block of
+ * U for these columns. */
 template <class T>
 __device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
                                      const osh_grid &grid, int wide, double *loss)

@@ -35,7 +35,7 @@ size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
  * when a call returns. Rows are processed in tiles whose size depends only on the shape of the
  * weight. */
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
-/* Returns the bytes of the arena that osh_gptq_scales_cuda needs. */
+/* Returns the number of bytes that osh_gptq_scales_cuda allocates in the arena. */
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
