@@ -18,9 +18,9 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* MAX_PLANS: largest number of plans that are kept; if there are more, a new plan replaces the
- * oldest. The shapes of batches may differ: 64 batches of a model with four widths need about 600
- * plans, the GPTQ solves of the model 210 more. */
+/* MAX_PLANS: capacity of the cache of plans; when it is full, a new plan replaces the oldest. The
+ * shapes of batches may differ: 64 batches of a model with four widths need about 600 plans, the
+ * GPTQ solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
 enum { MAX_ALIGN = 16 }; // bytes: no algorithm needs a larger alignment
 enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the first whose

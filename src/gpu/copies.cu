@@ -192,9 +192,9 @@ done:
     return rc;
 }
 
-/* Reads the bytes of f in whole blocks into the pieces of a ring and copies the bytes to the GPU.
- * If the file is open for direct reads, the reads bypass the page cache. The caller holds the lock
- * of the ring. */
+/* Reads the bytes of f in whole blocks into the pieces (staging buffers) of a ring and copies the
+ * bytes to the GPU. If the file is open for direct reads, the reads bypass the page cache. The
+ * caller holds the lock of the ring. */
 static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const osh_gpu_read *f)
 {
     osh_status rc = OSH_OK;

@@ -18,8 +18,7 @@ extern "C" {
  * The fastest algorithms on compute capability 9 need this size. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
 enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for the plans of matrix products (blas.cu)
-/* GPU bytes for the code and handles of CUDA libraries. If the user gives no budget, the program
- * does not allocate these bytes. */
+/* GPU bytes for the code and handles of CUDA libraries, which the default budget excludes. */
 enum { OSH_CUDA_RESERVE = 512 << 20 };
 /* Opens GPU `ordinal` and allocates an arena of n_bytes, of which OSH_CUDA_WORKSPACE bytes are for
  * matrix products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no
@@ -136,7 +135,7 @@ uint64_t *osh_cuda_sums(const osh_device *d);
 size_t osh_cuda_triangle_bytes(int64_t n);
 /* Sizes for the inversion of a triangular matrix (triangle). A triangle with at most
  * OSH_TRIANGLE_BLOCK rows is passed to cuSOLVER as a whole. A larger triangle is cut into blocks of
- * OSH_TRIANGLE_BLOCK rows, or of a half, a quarter, ... of that number, at least
+ * OSH_TRIANGLE_BLOCK rows, or of OSH_TRIANGLE_BLOCK / 2, / 4, ... rows, at least
  * OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch for a triangle of n
  * rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };

@@ -11,8 +11,8 @@
  * balance the load of the threads worse. */
 enum { OSH_BLOCKS_EACH = 4 };
 
-/* Sets row *i and column *j of tile number c. The tiles are the lower triangle of a square of tiles
- * and are numbered row by row: c = i (i + 1) / 2 + j. */
+/* Sets row *i and column *j of tile number c. The tiles of the lower triangle are numbered row by
+ * row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -20,8 +20,7 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Sets row *i and column *j of tile number c. The tiles are a square of n x n tiles and are
- * numbered row by row: c = i n + j. */
+/* Sets row *i and column *j of tile number c. n x n tiles are numbered row by row: c = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;

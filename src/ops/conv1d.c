@@ -44,8 +44,8 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Returns a pointer to channel c of a row of x. If a sample runs in pieces (some tokens at a time),
- * rows before the piece have row < 0 and are in the state [K - 1, C]. */
+/* Returns a pointer to channel c of a row of x. If only the next tokens of a sample are computed
+ * (osh_op_past), earlier rows have row < 0 and are in the state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -91,8 +91,8 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Copies the last K - 1 rows of the sample to the state. The call for the next piece (tokens that
- * follow in the sample) reads these rows. */
+/* Copies the last K - 1 rows of the sample to the state, which the call for the next tokens of the
+ * sample reads. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];

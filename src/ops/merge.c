@@ -7,8 +7,8 @@
  *   merge_channel_sum  out F32 [2, n] of channel_sum: (s[0] - s[1]) + (s'[0] - s'[1]), in double
  *   merge_ranges       out F32 [2, n]: the smaller of both minima, the larger of both maxima
  *
- * One thread computes the sum of an element, so the result does not depend on threads. n: columns
- * of the statistic. */
+ * Each element is summed by one thread, so the result does not depend on the number of threads. n:
+ * columns of the statistic. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 

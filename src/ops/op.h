@@ -41,7 +41,7 @@ typedef struct osh_op_rows {
  * values of earlier tokens that the op needs (keys and values, say). The state is 0 before the
  * first piece; an op that runs a piece updates it. */
 typedef struct osh_op_past {
-    int64_t n;    // number of tokens of all earlier pieces
+    int64_t n;    // number of earlier tokens
     int64_t room; // capacity: largest number of tokens of the sample, all pieces together
     void *state;  // values of earlier tokens, osh_op.state bytes; NULL: the op has no state; view
 } osh_op_past;
@@ -55,15 +55,15 @@ typedef struct osh_op_args {
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows;             // rows to compute, for ops with `by_rows` on a device;
                                          // NULL: all rows
-    const osh_op_past *past; // on the host: in[] is the next piece of a sample; NULL: in[] contains
-                             // whole samples
+    const osh_op_past *past; // earlier tokens of the sample, whose next tokens are in[] (on the
+                             // host only); NULL: in[] contains whole samples
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds dL/din to din,
- * F32, for values and for weights. It computes the derivative of the formula at the values of in[]
- * and ignores roundings of the forward pass.
+/* Arguments of the gradient of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds
+ * dL/din to din, F32, for values and for weights. It computes the derivative of the formula at the
+ * values of in[] and ignores roundings of the forward pass.
  *
  * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
  * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
@@ -138,15 +138,15 @@ typedef struct osh_op {
      * graph has `each_token` or `next`. */
     bool each_token;    // true: the output of a token does not depend on other tokens or on the
                         // token's position
-    osh_op_fn next;     // runs one piece of a sample on the host; a->past describes the earlier
-                        // pieces
+    osh_op_fn next;     // runs the op on the next tokens of a sample, on the host; a->past
+                        // describes the earlier tokens
     /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
      * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
-/* Returns bit k of op->spreads, but false if attributes of the op limit its result, because an
- * infinity in in[k] can then give a finite result. */
+/* True if bit k of op->spreads is set, unless attributes of the op limit its result: an infinity in
+ * in[k] can then give a finite result. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);

@@ -1,5 +1,5 @@
-/* elementwise.c - computes glu, add, scale and act. A tensor is processed in pieces of PIECE
- * elements: a piece is converted to f32 on the stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. A tensor is processed PIECE elements at a time,
+ * which are converted to f32 on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, so few that they fit in
-                                    // the L1 cache; PIECES: pieces per chunk of parallel work
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements that are computed together, which fit in the
+                                    // L1 cache; PIECES: number of PIECE per chunk of parallel work
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {

@@ -149,9 +149,9 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
-    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own: memory of
-                                                                        // packed_job.panels and
-                                                                        // strips
+    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // panels and strips of
+                                                                        // packed_job, in one
+                                                                        // allocation; own
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);

@@ -109,8 +109,8 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    /* own: xf [rows of a panel, I], NULL if x is F32; bias [O], NULL without a bias; `room`:
-     * scratch of the workers. */
+    /* Own. `xf`: rows of a panel in f32, [rows of a panel, I], NULL if x is F32; `bias` [O], NULL
+     * without a bias; `room`: scratch of the workers. */
     float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own
 

@@ -34,7 +34,8 @@ done:
     return rc;
 }
 
-typedef struct card_work { // a call whose speed is measured: attention, a matrix product, or a copy
+typedef struct card_work { // operation whose speed is measured: attention, a matrix product, or a
+                           // copy
     osh_device *d;
     osh_tensor *a, *b, *c; // matrices of a product; for copies, source a and destination c; own
     void *host;            // page-locked memory that is copied to c; NULL: a is copied to c; own
