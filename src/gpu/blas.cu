@@ -22,7 +22,7 @@
  * shapes of batches may differ: 64 batches of a model with four widths need about 600 plans, the
  * GPTQ solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // bytes: no algorithm needs a larger alignment
+enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes, because no algorithm needs more
 enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the first whose
                       // workspace fits is used
 
@@ -48,11 +48,11 @@ typedef struct shape {
 } shape;
 
 typedef struct plan {
-    struct plan *next; // view: next plan of the same hash bucket
+    struct plan *next; // next plan of the same hash bucket; view
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // own: descriptors of the matrices; cuBLASLt's first
-                                             // operand is b, the second is a
+    cublasLtMatrixLayout_t c, first, second; // descriptors of the matrices; cuBLASLt's first
+                                             // operand is b, the second is a; own
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
     bool one_by_one;  // true: the matrix products are computed one by one, because the algorithm
@@ -62,14 +62,14 @@ typedef struct plan {
 } plan;
 
 struct osh_cuda_blas {
-    void *lt_file, *solver_file; // own: handles that dlopen returned
+    void *lt_file, *solver_file; // handles from dlopen; own
 #define CALL(name) decltype(&::name) name;
     LT_CALLS(CALL)
     SOLVER_CALLS(CALL)
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
+    plan plans[MAX_PLANS];       // plans, a ring buffer in the order of creation; own
     plan *buckets[BUCKETS];      // hash table: views of the first plan of each bucket
     int64_t n_plans;             // number of plans created so far
     const plan *latest;          // plan of the last matrix product; view

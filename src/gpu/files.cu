@@ -19,9 +19,9 @@ static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYT
               "slots, alignment, verdict");
 
 struct osh_cuda_file {
-    osh_gpu *c;     // view: the open GPU
+    osh_gpu *c;     // the open GPU; view
     osh_file *f;    // view: the file
-    void *handle;   // own: handle of cuFile; NULL: the host reads the file
+    void *handle;   // handle of cuFile; NULL: the host reads the file; own
     bool refused;   // true: the host reads the rest of the file, because cuFile failed; protected
                     // by c->lock
 };

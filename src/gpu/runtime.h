@@ -52,8 +52,8 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    bool one_by_one, lenient; // true: the product was added to the count of OSH_DETOUR_BATCH
-                              // (one_by_one) or OSH_DETOUR_F32 (lenient)
+    bool one_by_one, lenient; // true if the product was counted as OSH_DETOUR_BATCH (one_by_one) or
+                              // OSH_DETOUR_F32 (lenient)
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three matrix products of TF32 take less time than one of F32 on this GPU. */

@@ -54,7 +54,8 @@ typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    bool locked; // true: the caller owns the memory, which osh_cuda_host_lock page-locked
+    bool locked; // true: the memory belongs to the caller (osh_cuda_host_lock); false:
+                 // osh_cuda_host_alloc allocated it
 } osh_gpu_pinned;
 
 /* The stage: GPU memory into which cuFile reads. The stage is cut into slots; each read occupies
@@ -81,10 +82,10 @@ typedef struct osh_gpu {
                                                   // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
-    cudaStream_t compute, copy;        // own: compute: stream of all kernels; copy: stream of
-                                       // put_ahead
-    // own: events: the copy stream waits for `asked` of the compute stream, and the compute
-    // stream for `copied` of the copy stream
+    cudaStream_t compute, copy;        // streams of all kernels (compute) and of put_ahead (copy);
+                                       // own
+    // events: the copy stream waits for `asked` of the compute stream, and the compute stream for
+    // `copied` of the copy stream; own
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
@@ -95,7 +96,8 @@ typedef struct osh_gpu {
     osh_cuda_counters count;
     pthread_mutex_t lock;              // protects count, pinned, and the member `refused` of
                                        // osh_cuda_file
-    void *workspace;                   // view: first block of the arena
+    void *workspace;                   // scratch of matrix products, the first block of the arena;
+                                       // view
     osh_cuda_blas *blas;               // own
 } osh_gpu;
 
@@ -110,8 +112,8 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
     osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
-    bool ahead; // true: the copy runs during the work, on the copy stream, like put_ahead; false:
-                // in order with the work
+    bool ahead; // true: the copy runs on the copy stream, like put_ahead; false: on the compute
+                // stream, in order with the kernels
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);

@@ -211,7 +211,7 @@ osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t
     osh_status rc = OSH_OK;
     bool whole_potrf = false;
     blocks b = {d, a, NULL, NULL, NULL, n, n, {}};
-    char *room = NULL; // own: scratch in the arena
+    char *room = NULL; // scratch in the arena; own
 
     OSH_TRY(triangle_block_rows(cx, d, &b.s, a, n, &whole_potrf));
     room = static_cast<char *>(osh_device_alloc(cx, d, osh_triangle_room(n), OSH_LIFE_SHORT));

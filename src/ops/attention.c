@@ -64,8 +64,8 @@ typedef struct query { // one query (row i of a sample) of one head; all pointer
     float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
     int64_t i, kv;               // i: position of the query in the sample; kv: row stride of k and
                                  // v in elements
-    double *p, *dp;              // scratch [tokens of the sample]: p: probabilities; dp: gradients
-                                 // of p
+    double *p, *dp;              // probabilities p and their gradients dp: scratch, [tokens of the
+                                 // sample]
     double sink;                 // score of the head's sink; -INFINITY: the head has no sink
 } query;
 
@@ -185,7 +185,7 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
             n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL; // inputs in f32, own: q [N, H*Dh]; k, v [N, K*Dh]
     float *sinks = NULL;                   // sinks in f32, own: [H]; NULL: the op has no sinks
-    double *p = NULL;                      // own: scratch [2, N]
+    double *p = NULL;                      // scratch for p and dp, [2, N]; own
     osh_tile *seq = NULL;                  // own: the samples, one tile (range of rows) each
     float *d[3];
 

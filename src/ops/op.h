@@ -177,7 +177,8 @@ typedef struct {
     double eps;
     int64_t head_dim; /* length of a normalized slice, as for q_norm and k_norm; 0: the whole row */
     double offset;    /* number added to the weight (Gemma: 1) */
-    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo) */
+    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo); false: also
+                       * before it */
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;

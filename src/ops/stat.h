@@ -35,7 +35,8 @@ typedef struct osh_stat_type {
     /* Name of the op that merges the state out[1], of later samples, into the state out[0]. out[1]
      * becomes empty. */
     const char *merge;
-    bool exact;        // true: every number of groups gives the same bytes
+    bool exact;        // true: every number of groups gives the same bytes, so no second tensor is
+                       // needed
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;

@@ -11,7 +11,7 @@ typedef struct osh_observer_key { // description of a key of observer_kwargs
     const char *name;             // name of the key; NULL ends the list
     double dflt, min, max;
     bool whole;                   // true: the value must be an integer; false: any number
-    bool idle;                    // true: the key is accepted, but its value has no effect
+    bool idle;                    // true: the key is accepted but has no effect
 } osh_observer_key;
 
 /* A search for the best range. Step i tries the range of the values, multiplied by expand (1 - i /
@@ -43,8 +43,8 @@ typedef struct osh_observer {
     bool (*halves)(const osh_q_args *a);
     /* For an observer that chooses the range with the smallest loss (osh_calibrate_least):
      * functions that return the number of candidate ranges, candidate i, and the power of errors in
-     * the loss. An observer with `exact` reads all values a second time, when the candidates are
-     * known. */
+     * the loss. An observer with `exact` makes a second pass over all values, when the candidates
+     * are known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);
@@ -103,8 +103,7 @@ bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` ne
 bool osh_observer_searches(const osh_q_args *a); // true if the observer of `a` searches a range or
                                                  // makes a histogram
 bool osh_observer_counts(const osh_q_args *a);
-/* True if the observer reads all values twice: first to make a histogram, then to compute
- * losses. */
+/* True if the observer makes two passes over all values: for the histogram, then for the losses. */
 bool osh_observer_twice(const osh_q_args *a);
 int64_t osh_observer_bins(const osh_q_args *a); // returns the initial number of bins for one sign
                                                 // in the histogram

@@ -138,8 +138,8 @@ typedef struct search {
     osh_dtype dt; // dtype of the errors
     /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk;
-                                    // strategy tensor: number of values of a chunk
+    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk,
+                                    // or of values for strategy tensor
     const float *importance; // factor of the errors of each input channel, [I]; NULL: 1; view
     float *error; // smallest error of each range so far, [n]; own
     float *best;  // p of the step with the smallest error, [n]; own

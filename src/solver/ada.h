@@ -56,7 +56,7 @@ typedef struct osh_ada_args {
     int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
-    bool keep_zeros;      // true: a weight that is 0 remains 0
+    bool keep_zeros;      // true: a weight that is 0 remains 0; false: its code may change
     int64_t period;       // number of steps between two points of `curve`
     /* result: loss before every period-th step, [osh_ada_points]; after the warm start it
      * includes the rounding term */
@@ -98,7 +98,7 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     // original model
     double share;
     bool may;               // true: a block that cannot be learned as a whole is learned Linear by
-                            // Linear; false: it is an error
+                            // Linear; false: such a block is an error
 } osh_block_rule;
 
 /* State of the test whether a loss or a rounding term no longer falls. The caller sets all members

@@ -12,7 +12,7 @@ typedef struct osh_delta_room { // state and vectors of one head; all pointers a
                                 // scratch
     float *S;             // state [Dk, padded Dv]
     float *q, *k;         // [Dk]
-    float *v, *says, *y;  // [padded Dv]: v: value of the token; says: k S; y: output
+    float *v, *says, *y;  // v: value of the token; says: k S; y: output; [padded Dv] each
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head

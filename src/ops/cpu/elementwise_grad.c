@@ -191,7 +191,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // own: f [D], then rows [threads, D]
+    float *f = NULL; // factors f [D], then scratch rows [threads, D]; own
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

@@ -7,8 +7,8 @@
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // own: [OSH_GEMM_COLS, I] in f32: rows of the weight for one block of
-                   // OSH_GEMM_COLS columns of y
+    float *w;      // rows of the weight in f32 for one block of columns of y, [OSH_GEMM_COLS, I];
+                   // own
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
     int64_t block; // index of the block of columns of y for which `w` contains the weight; -1: none
 } linear_worker;
@@ -16,8 +16,8 @@ typedef struct linear_worker {
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // view: tiles of the panel; a panel is the rows of x that are converted
-                           // to f32 at a time
+    const osh_tile *tiles; // tiles of the panel; a panel is the rows of x that are converted to f32
+                           // together; view
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
     const float *x;    // rows of the panel in f32, [rows of the panel, I]; view
@@ -87,8 +87,8 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL;         // own
-    float *xf = NULL, *b = NULL;    // own: xf [rows of a panel, I], NULL if x is F32; b [O], or
-                                    // NULL without a bias
+    float *xf = NULL, *b = NULL;    // xf: rows of a panel, [rows of a panel, I], NULL if x is F32;
+                                    // b: bias [O], or NULL; both f32, own
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));

@@ -20,11 +20,11 @@ enum { TILE = 256, TOKENS = 512 };
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
-    float *h;              // view: H or D, [I, I]
+    float *h;              // H or D, [I, I]; view
     const float *x;        // X in f32, [rows of the panel, I]; a panel is the tiles that are
                            // converted to f32 together; view
-    const float *left;     // view: X0 - X, with the shape of x, if h is D; NULL if h is the lower
-                           // triangle of H
+    const float *left;     // X0 - X, with the shape of x, if h is D; NULL if h is the lower
+                           // triangle of H; view
     const osh_tile *tiles; // tiles of this panel; view
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
@@ -53,7 +53,7 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 /* ---- with AVX2, by the tiles of math/tile.h ---- */
 
 typedef struct packed_job {
-    float *h;               // view: H, [I, I]
+    float *h;               // H, [I, I]; view
     const osh_tensor *x;
     const osh_tile *tiles;  // tiles of this panel; view
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
@@ -176,7 +176,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // own: [rows of a panel, I]; NULL if x is F32
+    float *xf = NULL;       // rows of a panel in f32, [rows of a panel, I]; NULL if x is F32; own
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));

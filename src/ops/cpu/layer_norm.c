@@ -40,7 +40,8 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // own: w [2, padded], weight and bias; rows [threads, padded]
+    float *w = NULL, *rows = NULL; // w: weight and bias, [2, padded]; rows: scratch, [threads,
+                                   // padded]; both own
 
     OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

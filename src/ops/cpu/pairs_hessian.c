@@ -17,10 +17,10 @@ enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are pac
                                   // columns that a chunk of parallel work packs
 
 typedef struct job {
-    float *h;                 // view: H or D, [n, n]
+    float *h;                 // H or D, [n, n]; view
     const osh_tensor *x, *x0; // x: input of the layer; x0: its input in the original model if h is
                               // D, NULL if h is the lower triangle of H
-    const osh_tile *tiles;    // view: the packed tiles of tokens
+    const osh_tile *tiles;    // the packed tiles of tokens; view
     const int64_t *first;     // offset of each tile in `panels` and `turned`, in words, [n_tiles];
                               // view
     uint32_t *panels, *turned;

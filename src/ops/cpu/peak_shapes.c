@@ -148,7 +148,7 @@ static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
-    osh_tensor *a = NULL, *b = NULL; // own: a [BAND, DEPTH]; b: PANELS panels
+    osh_tensor *a = NULL, *b = NULL; // a: [BAND, DEPTH]; b: PANELS packed panels; both own
     _Alignas(64) float sums[BAND * 2 * OSH_PAIRS_SIDE];
     int64_t n = 0;
 

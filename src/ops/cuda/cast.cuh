@@ -3,7 +3,7 @@
 #define OSH_CAST_CUH
 #include "gpu/runtime.h"
 
-typedef struct osh_cuda_array { // view: elements of one dtype in GPU memory
+typedef struct osh_cuda_array { // array of elements of one dtype in GPU memory; view
     void *data;
     osh_dtype dtype;
 } osh_cuda_array;

@@ -135,7 +135,7 @@ static __global__ void store_upper(matrices x)
 
 /* ---- host ---- */
 typedef struct corner { // one submatrix of each matrix of a launch
-    float *at;          // view: first element of the submatrix in the first matrix
+    float *at;          // first element of the submatrix in the first matrix; view
     int64_t ld, stride; // elements from row to row (ld) and from matrix to matrix (stride)
 } corner;
 

@@ -13,7 +13,7 @@ typedef struct norm_back {
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // true: the op has no weight, so every weight is 1
+    bool plain;           // true: the op has no weight, so every weight counts as 1
 } norm_back;
 
 template <class T, class S, int TEAM>

@@ -7,15 +7,16 @@
 
 typedef struct osh_ada_room { // all members are views of the arrays of a block of rows; ld is I,
                               // rounded up to a multiple of 8
-    float *w, *e, *grad, *c;  // [rows, ld]: w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C
-    float *x, *mean, *square; // [rows, ld]: x: v, or AdaQuant's weight; mean, square: Adam's moving
-                              // averages
-    float *base, *soft;       // [rows, ld]: base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds
-                              // in AutoRound
+    float *w, *e, *grad, *c;  // w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C; [rows, ld]
+                              // each
+    float *x, *mean, *square; // x: v, or AdaQuant's weight; mean, square: Adam's moving averages;
+                              // [rows, ld] each
+    float *base, *soft;       // base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds in
+                              // AutoRound; [rows, ld] each
     float *s, *z;             // scale and zero point of each column of one row, [ld]
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]: s0: initial scale; d: change of the scale;
-                                       // d_mean, d_square: Adam's moving averages for d. AutoRound:
-                                       // d is share a, d_mean is share b
+    float *s0, *d, *d_mean, *d_square; // [rows, groups] each; s0: initial scale; d: change of the
+                                       // scale; d_mean, d_square: Adam's moving averages for d.
+                                       // AutoRound: d is share a, d_mean is share b
     float *least, *most;      // for AutoRound: range of each group, [rows, groups]
     float *best_s, *best_z;   // for AutoRound: scale and zero point of the best step, [rows,
                               // groups]

@@ -13,7 +13,7 @@ typedef struct scales_job {
     const osh_gptq_scales_args *a;
     int64_t rows, across; // rows: largest number of rows of a tile; across: number of groups in a
                           // row
-    bool all;             // true: all rows share one row of scales
+    bool all;             // true: all rows share one row of scales; false: row_block rows do
     float *room;          // own: [threads, scales_room_floats]
     float *lo, *hi;       // range of each group, [tiles, across]; after pass 0 the first `across`
                           // elements are the range over all tiles; NULL unless `all` is true; own

@@ -31,7 +31,7 @@ typedef struct tiling { // division of the rows into tiles of panels
 typedef struct solve_worker {
     osh_panel p[MOST_PANELS]; // panels of the tile: views of the columns of the current block; both
                               // panels share the scratch q, zeros and strip
-    float *floats;            // own: memory of the panels
+    float *floats;            // memory of the panels; own
     float *line;              // rows of the weight, in `floats`, [LINES, I]; view
     float *tile;              // the weight in solving order, [panels, I, rows]; own
     int8_t *codes;            // codes, [panels, I, rows]; own

@@ -20,7 +20,8 @@ typedef struct osh_panel {
                          // must become 0
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // scratch, [n, STRIP]
-    /* true: w contains errors of rounding to nearest; only ne is written, not q and w */
+    /* true: `w` contains errors of rounding to nearest, and only `ne` is written, not `q` and
+     * `w` */
     bool nearest;
     osh_grid grid;
     osh_dtype dtype;     // dtype to which q - zero and (q - zero) scale are rounded

@@ -18,7 +18,7 @@ typedef struct osh_refine_tile {
     int64_t rows;            // capacity of the arrays in rows, a multiple of OSH_PANEL_STEP
     bool keeps_scales;       // true: other tiles use the same scales, so this tile does not write
                              // them to the arguments
-    float *q, *d, *g;        // [n, I]: q: values on the grid; d: w^ - w; g: (w^ - w) H
+    float *q, *d, *g;        // q: values on the grid; d: w^ - w; g: (w^ - w) H; [n, I] each
     float *next;             // scratch of a step; after the step, (w^ - w) H of the new values; [n,
                              // I]
     float *scale, *zero;     // [n, groups]
