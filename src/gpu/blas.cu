@@ -18,11 +18,11 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* MAX_PLANS: largest number of plans that are kept; if there are more, a new plan replaces the
- * oldest. The shapes of batches may differ: 64 batches of a model with four widths need about 600
- * plans, the GPTQ solves of the model 210 more. */
+/* MAX_PLANS: capacity of the cache of plans; when it is full, a new plan replaces the oldest. The
+ * shapes of batches may differ: 64 batches of a model with four widths need about 600 plans, the
+ * GPTQ solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // bytes: no algorithm needs a larger alignment
+enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes, because no algorithm needs more
 enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the first whose
                       // workspace fits is used
 
@@ -48,31 +48,31 @@ typedef struct shape {
 } shape;
 
 typedef struct plan {
-    struct plan *next; // view: next plan of the same hash bucket
+    struct plan *next; // next plan of the same hash bucket; view
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // own: descriptors of the matrices; cuBLASLt's first
-                                             // operand is b, the second is a
+    cublasLtMatrixLayout_t c, first, second; // descriptors of the matrices; cuBLASLt's first
+                                             // operand is b, the second is a; own
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
-    bool one_by_one;  // true: the algorithm does not support a batch of key.n_batch matrix
-                      // products, so the matrix products are computed one by one
-    bool lenient;     // true: the matrix product of F32 uses the default mode, because cuBLASLt has
-                      // no pedantic algorithm
+    bool one_by_one;  // true: the matrix products are computed one by one, because the algorithm
+                      // does not support a batch of key.n_batch
+    bool lenient;     // true: F32 is multiplied in the default mode, because cuBLASLt has no
+                      // pedantic algorithm
 } plan;
 
 struct osh_cuda_blas {
-    void *lt_file, *solver_file; // own: handles that dlopen returned
+    void *lt_file, *solver_file; // handles from dlopen; own
 #define CALL(name) decltype(&::name) name;
     LT_CALLS(CALL)
     SOLVER_CALLS(CALL)
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // own: ring of plans in the order of creation
-    plan *buckets[BUCKETS];      // view: linked lists of plans, by the hash of the key
+    plan plans[MAX_PLANS];       // plans, a ring buffer in the order of creation; own
+    plan *buckets[BUCKETS];      // hash table: views of the first plan of each bucket
     int64_t n_plans;             // number of plans created so far
-    const plan *latest;          // view: plan of the last matrix product
+    const plan *latest;          // plan of the last matrix product; view
     pthread_mutex_t lock;        // protects the plans
 };
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
@@ -112,8 +112,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* Called after a call of cuBLASLt or cuSOLVER failed: waits for the GPU and returns the error of
- * CUDA, which gives the reason. Returns OSH_OK if CUDA has no error. */
+/* Waits for the GPU and returns its CUDA error, the reason why a function of cuBLASLt or cuSOLVER
+ * has failed. Returns OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -166,7 +166,7 @@ osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cud
     *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100,
                         lt % 100, solver / 1000, solver / 100 % 10, solver % 100);
     if (!*text) OSH_TRY(OSH_E_NOMEM);
-    *out = l, l = NULL; // give: the caller owns l
+    *out = l, l = NULL; // passes ownership of l to the caller
 done:
     osh_cuda_blas_close(cx, l);
     return rc;
@@ -199,8 +199,7 @@ static cudaDataType_t blas_type(int32_t dtype)
     return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Returns the largest alignment, in bytes and at most MAX_ALIGN, that every row of every matrix of
- * the batch has. */
+/* Returns the alignment in bytes, at most MAX_ALIGN, of all rows of all matrices of the batch. */
 static int32_t mat_align(const osh_cuda_mat *x)
 {
     size_t all =
@@ -349,8 +348,7 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the call of plan_try_batch above set the batch size
-                                             // to 1
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size to 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
@@ -404,7 +402,8 @@ static plan *plan_slot(osh_cuda_blas *l)
 static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = plan_bucket(l, s), *p = *bucket; // view: p runs over the plans of one bucket
+    plan **bucket = plan_bucket(l, s), *p = *bucket; // views: `bucket` is the head of the bucket's
+                                                     // list; `p` is the current plan
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);
@@ -448,7 +447,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
     const osh_cuda_mat *c = x.c, *a = x.a, *b = x.b;
     osh_gpu *gpu = osh_gpu_of(d);
     osh_cuda_blas *l = gpu->blas;
-    const plan *p = NULL; // view: a plan of l
+    const plan *p = NULL; // plan of this matrix product; view of an element of l->plans
     shape s;
 
     if (!x.m || !x.n || !x.n_batch) return OSH_OK;
@@ -581,8 +580,8 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
     SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
                                t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // triangle_verdict waits for the
-                                                               // GPU, so host_work may be freed
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // host_work may be freed, because
+                                                               // triangle_verdict waits for the GPU
 done:
     osh_free(cx, host_work);
     return rc;

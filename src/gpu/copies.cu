@@ -43,8 +43,8 @@ void osh_gpu_ring_deinit(osh_gpu_ring *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-/* Sets *out to n <= OSH_GPU_PIECE bytes of the ring that no copy uses. Waits until a piece is
- * free. */
+/* Reserves n <= OSH_GPU_PIECE bytes in a piece (staging buffer) of the ring and sets *out to them.
+ * Waits until a piece is free. */
 static osh_status ring_take(osh_ctx *cx, osh_gpu_ring *r, char **out, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -83,8 +83,8 @@ done:
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which means only that the stream
-                                       // has work
+    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which is not an error: the
+                                       // stream has work
     return yes;
 }
 
@@ -103,7 +103,7 @@ static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const cop
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
     cudaStream_t s = ahead ? c->copy : c->compute;
-    osh_gpu_copy *t = NULL; // view: element of r->timed
+    osh_gpu_copy *t = NULL; // record of the copy, view of an element of r->timed; NULL: not timed
 
     pthread_mutex_lock(&c->lock);
     (ahead                              ? c->count.ahead_bytes
@@ -136,7 +136,7 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        // A negative time means that the copy ended before the work began to wait.
+        // A negative time means that the copy ended before the work waited for it.
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
@@ -172,14 +172,14 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 /* ---- functions of osh_device_type ---- */
 static size_t piece_bytes(size_t n) { return n < OSH_GPU_PIECE ? n : (size_t)OSH_GPU_PIECE; }
 
-/* Copies host memory to the GPU through the pieces of a ring. The caller holds the lock of the
- * ring. */
+/* Copies host memory to the GPU through the pieces (staging buffers) of a ring. The caller holds
+ * the lock of the ring. */
 static osh_status put_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, char *to, const char *from,
                              size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
-    char *room = NULL; // view: bytes of r
+    char *room = NULL; // staging buffer, view of bytes of r
     for (size_t at = 0, n; at < n_bytes; at += n) {
         n = piece_bytes(n_bytes - at);
         OSH_TRY(ring_take(cx, r, &room, n));
@@ -192,19 +192,19 @@ done:
     return rc;
 }
 
-/* Reads the bytes of f in whole blocks into the pieces of a ring and copies the bytes to the GPU.
- * If the file is open for direct reads, the reads bypass the page cache. The caller holds the lock
- * of the ring. */
+/* Reads the bytes of f in whole blocks into the pieces (staging buffers) of a ring and copies the
+ * bytes to the GPU. If the file is open for direct reads, the reads bypass the page cache. The
+ * caller holds the lock of the ring. */
 static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const osh_gpu_read *f)
 {
     osh_status rc = OSH_OK;
     const size_t most = OSH_GPU_PIECE - 2 * OSH_BLOCK_BYTES;
-    char *room = NULL; // view: bytes of r
+    char *room = NULL; // staging buffer, view of bytes of r
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // takes a whole piece, because direct
-                                                         // reads need an address at a page boundary
+        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // reserves a whole piece, because direct
+                                                         // reads need a page-aligned address
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
                            {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
@@ -215,7 +215,7 @@ done:
     return rc;
 }
 
-/* Makes the copy stream wait for the work queued so far. The caller holds the lock of the ring
+/* Makes the copy stream wait for all work queued so far. The caller holds the lock of the ring
  * c->ahead. */
 static osh_status copies_follow(osh_ctx *cx, osh_gpu *c)
 {
@@ -324,14 +324,14 @@ done:
     return rc;
 }
 
-/* Copies GPU memory to the host through two pieces: the GPU fills one while the host copies from
- * the other. */
+/* Copies GPU memory to the host through two staging buffers: the GPU fills one while the host
+ * copies from the other. */
 static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     osh_gpu_ring *r = &c->ring;
     struct { char *room; int piece; } under_way[2] = {};
-    size_t asked = 0, have = 0; // bytes that were requested, and bytes that have arrived
+    size_t asked = 0, have = 0; // bytes whose copy is queued, and bytes that are copied
     int n_asked = 0, n_have = 0;
 
     while (have < n_bytes) {
@@ -458,7 +458,7 @@ static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, 
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
     osh_gpu_lane *l = &c->lane[lane];
-    // view: element of l->timed; NULL: the copy is not timed
+    // record of the copy, view of an element of l->timed; NULL: not timed
     osh_gpu_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_GPU_MOVES] : NULL;
 
     cudaSetDevice(c->ordinal);
@@ -499,17 +499,19 @@ done:
 static void *gpu_take(osh_device *d, size_t n_bytes)
 {
     void *p = NULL;
-    (void)osh_cuda_stream(d); // makes the GPU current in this thread
+    (void)osh_cuda_stream(d); // called to make the GPU current in this thread
     cudaError_t e = cudaMalloc(&p, n_bytes ? n_bytes : 1);
     if (e == cudaSuccess) return p;
-    // clears the error that the caller reports; the next check of a call reports any other one
+    // clears an out-of-memory error, which the caller reports; another error is reported by the
+    // next check
     if (e == cudaErrorMemoryAllocation) (void)cudaGetLastError();
     return NULL;
 }
 
 static void gpu_give(osh_device *d, void *p)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // errors were reported by earlier calls
+    cudaStreamSynchronize(osh_cuda_stream(d)); // an error is ignored, because an earlier call has
+                                               // reported it
     cudaFree(p);
 }
 

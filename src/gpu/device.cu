@@ -1,6 +1,6 @@
 /* device.cu - opens and closes a GPU. An open GPU has one allocation for the arena, one stream for
  * all work and one stream for copies during the work. The file also allocates page-locked host
- * memory and measures the time between two marks. */
+ * memory and measures times with marks (gpu.h). */
 #include "gpu/state.h"
 
 #include "base/nvml.h"
@@ -46,7 +46,7 @@ bool osh_cuda_present(void)
     int driver = 0, n = 0;
     bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
                cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-    (void)cudaGetLastError(); // clears the error, which only means that there is no GPU
+    (void)cudaGetLastError(); // clears the error, which means that there is no GPU
     return yes;
 }
 
@@ -60,7 +60,7 @@ done:
     return rc;
 }
 
-/* No call launches this kernel. Reading its attributes fails if this binary has no code for the
+/* This kernel is never launched. Reading its attributes fails if the binary has no code for the
  * GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 
@@ -106,7 +106,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
     if (!n_bytes) return OSH_OK;
     e = cudaMalloc(&d->base, n_bytes);
     if (e == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError(); // clears the error, which is reported below
+        (void)cudaGetLastError(); // clears the error; it is reported below
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
         OSH_FAIL(cx, OSH_E_NOMEM,
                  "cudaMalloc: %s (%s): the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
@@ -134,7 +134,7 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
-    osh_gpu *c = NULL;    // view: the private data of d
+    osh_gpu *c = NULL;    // private data of d; view
 
     OSH_TRY(gpu_find(cx, ordinal));
     OSH_NEW(cx, d, 1);
@@ -153,7 +153,7 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     OSH_CUDA(cx, cudaEventCreateWithFlags(&c->copied, cudaEventDisableTiming));
     OSH_TRY(gpu_describe(cx, d, c));
     OSH_TRY(gpu_take_memory(cx, d, c, n_bytes));
-    *out = d, d = NULL; // give: the caller owns d
+    *out = d, d = NULL; // passes ownership of d to the caller
 done:
     if (rc) osh_note(cx, "opening the device cuda:%d", ordinal);
     if (d) osh_gpu_close(cx, d);
@@ -162,7 +162,7 @@ done:
 
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data);
 
-/* Closes a GPU, also if its opening failed. Ignores failures, because earlier calls reported
+/* Closes a GPU, even one whose opening has failed. Ignores failures, because earlier calls reported
  * them. */
 void osh_gpu_close(osh_ctx *cx, osh_device *d)
 {
@@ -201,7 +201,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     OSH_NEW(cx, p, 1);
     p->n_bytes = n_bytes;
     if (cudaError_t e = cudaHostAlloc(&p->data, n_bytes ? n_bytes : 1, cudaHostAllocDefault)) {
-        (void)cudaGetLastError(); // clears the error, which the next lines report
+        (void)cudaGetLastError(); // clears the error; the next lines report it
         if (e == cudaErrorMemoryAllocation)
             OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate %zu bytes of page-locked memory", n_bytes);
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
@@ -210,7 +210,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give: c->pinned owns p
+    p = NULL; // passes ownership of p to c->pinned
 done:
     osh_free(cx, p);
     return rc;
@@ -246,7 +246,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     OSH_NEW(cx, p, 1);
     p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
     if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
-        (void)cudaGetLastError(); // clears the error, which the next lines report
+        (void)cudaGetLastError(); // clears the error; the next lines report it
         bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem ||
                        e == cudaErrorNotSupported || e == cudaErrorHostMemoryAlreadyRegistered ||
                        e == cudaErrorInvalidValue;
@@ -257,7 +257,7 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
     pthread_mutex_lock(&c->lock);
     p->next = c->pinned, c->pinned = p;
     pthread_mutex_unlock(&c->lock);
-    p = NULL; // give: c->pinned owns p
+    p = NULL; // passes ownership of p to c->pinned
 done:
     osh_free(cx, p);
     return rc;
@@ -265,7 +265,8 @@ done:
 
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // errors were reported by earlier calls
+    cudaStreamSynchronize(osh_cuda_stream(d)); // an error is ignored, because an earlier call has
+                                               // reported it
     cudaStreamSynchronize(osh_gpu_of(d)->copy);
     (void)osh_gpu_lanes_wait(osh_gpu_of(d));
     pinned_release(cx, d, data);
@@ -282,7 +283,7 @@ osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
     OSH_NEW(cx, m, 1);
     OSH_CUDA(cx, cudaEventCreateWithFlags(&m->event, cudaEventDefault));
     OSH_CUDA(cx, cudaEventRecord(m->event, osh_cuda_stream(d)));
-    *out = m, m = NULL; // give: the caller owns m
+    *out = m, m = NULL; // passes ownership of m to the caller
 done:
     osh_cuda_mark_free(cx, m);
     return rc;

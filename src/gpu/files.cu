@@ -19,21 +19,21 @@ static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYT
               "slots, alignment, verdict");
 
 struct osh_cuda_file {
-    osh_gpu *c;     // view: the open GPU
+    osh_gpu *c;     // the open GPU; view
     osh_file *f;    // view: the file
-    void *handle;   // own: handle of cuFile; NULL: the host reads the file
-    bool refused;   // true: cuFile failed, so the host reads the rest of the file; protected by
-                    // c->lock
+    void *handle;   // handle of cuFile; NULL: the host reads the file; own
+    bool refused;   // true: the host reads the rest of the file, because cuFile failed; protected
+                    // by c->lock
 };
 
-/* ---- the decision between cuFile and the host ---- */
+/* ---- choice between cuFile and the host ---- */
 bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
 {
     char why[256] = "";
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // this call fails if the GPU cannot be used
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
         osh_error_clear(cx);
         return false; // the caller calls osh_cuda_open later, which reports the error
     }
@@ -100,7 +100,7 @@ static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, cons
                 osh_file_path(f->f), what, why);
 }
 
-/* True if cuFile reads the file, false if the host does. */
+/* True if cuFile reads the file, false if the host reads it. */
 static bool file_is_direct(osh_cuda_file *f)
 {
     pthread_mutex_lock(&f->c->lock);
@@ -127,7 +127,7 @@ osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, o
             file_refuse(cx, file, level, "cuFileHandleRegister",
                         osh_cufile_text(code, why, sizeof why));
     }
-    *out = file, file = NULL; // give: the caller owns file
+    *out = file, file = NULL; // passes ownership of `file` to the caller
 done:
     osh_free(cx, file);
     return rc;
@@ -182,10 +182,10 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                osh_cufile_text(k, why, sizeof why)),
                    false;
-        if (begin + have + k >= at + (int64_t)n_bytes) return true; // all requested bytes are in
-                                                                    // the slot; the last block may
-                                                                    // be incomplete at the end of
-                                                                    // the file
+        if (begin + have + k >= at + (int64_t)n_bytes) return true; // true: the slot contains all
+                                                                    // requested bytes (the last
+                                                                    // block may be incomplete at
+                                                                    // the end of the file)
         if (k < block)
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                "cuFile returned less than a block"),
@@ -195,8 +195,9 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
     return true;
 }
 
-/* Reads bytes of r, as many as one slot can hold, and copies them to their destination. Sets *n to
- * the number of bytes; 0 means that cuFile failed and the host must read the bytes. */
+/* Reads the first bytes of the request `r`, at most one slot, and copies them to their destination
+ * in GPU memory. Sets *n to the number of bytes; 0 means that cuFile failed and the host must read
+ * the bytes. */
 static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -227,8 +228,7 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
                               bool ahead)
 {
     osh_status rc = OSH_OK;
-    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the request for the bytes that are
-                                                             // not yet read
+    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // request for the remaining bytes
     bool direct = file_is_direct(f);
     size_t n = 1;
     cudaSetDevice(f->c->ordinal);

@@ -3,9 +3,8 @@
  * The memory of a device is one arena (tensor/device.h). One stream executes all work in order, so
  * a call may free its scratch before the GPU has used the scratch. A call waits for the GPU only if
  * the call returns values to the host. A failed CUDA call gives OSH_E_IO and a message with the
- * name of the call and CUDA's text. An allocation for which the arena has no room gives
- * OSH_E_NOMEM. In a build without CUDA every call that can fail returns OSH_E_UNSUPPORTED
- * (absent.c). */
+ * name of the call and CUDA's text. An allocation that does not fit in the arena gives OSH_E_NOMEM.
+ * In a build without CUDA every call that can fail returns OSH_E_UNSUPPORTED (absent.c). */
 #ifndef OSH_GPU_H
 #define OSH_GPU_H
 #ifdef __cplusplus
@@ -19,8 +18,7 @@ extern "C" {
  * The fastest algorithms on compute capability 9 need this size. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
 enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for the plans of matrix products (blas.cu)
-/* GPU bytes for the code and handles of CUDA libraries. If the user gives no budget, the program
- * does not allocate these bytes. */
+/* GPU bytes for the code and handles of CUDA libraries, which the default budget excludes. */
 enum { OSH_CUDA_RESERVE = 512 << 20 };
 /* Opens GPU `ordinal` and allocates an arena of n_bytes, of which OSH_CUDA_WORKSPACE bytes are for
  * matrix products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no
@@ -29,20 +27,21 @@ enum { OSH_CUDA_RESERVE = 512 << 20 };
  * generation, cuBLASLt or cuSOLVER. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 bool osh_cuda_built(void); // true if this binary has CUDA kernels
-osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED, in a binary without CUDA
+osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED; for binaries without CUDA
                                          // kernels
 bool osh_cuda_present(void); // true if this binary has CUDA kernels and the driver finds a GPU
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
-/* Makes later calls of put_ahead wait for all work that was requested so far. A caller calls it
- * once after it has taken blocks for put_ahead, because earlier work may still use them. */
+/* Makes later calls of put_ahead wait for all work queued so far. A caller calls this function once
+ * after it has allocated blocks for put_ahead, because earlier work may still use the memory of
+ * these blocks. */
 osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d);
-/* Returns the bytes in use on the whole GPU, by all processes, as the driver reports them (NVML). <
- * 0: unknown. Any thread may call it. */
+/* Returns the bytes in use on the whole GPU, by all processes, as the driver reports them (NVML),
+ * or a negative number if they are unknown. Any thread may call this function. */
 int64_t osh_cuda_driver_bytes(const osh_device *d);
 
-/* Detours: cases in which a run used a slower way. The output is the same. */
+/* Detours: slower code paths that give the same output. A run counts them. */
 typedef enum osh_cuda_detour {
-    OSH_DETOUR_F32,       // matrix products of F32 in the default mode, because cuBLASLt has no
+    OSH_DETOUR_F32,       // F32 matrix products in the default mode, because cuBLASLt has no
                           // pedantic algorithm
     OSH_DETOUR_BATCH,     // matrix products of a batch computed one by one, because the algorithm
                           // does not support the batch size
@@ -55,40 +54,41 @@ const char *osh_cuda_detour_name(osh_cuda_detour which); // name for JSON, such 
                                                          // "products_one_by_one"
 const char *osh_cuda_detour_text(osh_cuda_detour which); // text for messages, such as "products of
                                                          // a batch one by one"
-/* Adds n to the count of a detour. Returns true if the count was 0; then the caller logs the
- * detour. */
+/* Adds n to the count of a detour. Returns true if the count was 0, so that the caller logs a
+ * detour once. */
 bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n);
 /* Adds in_bytes to the counter value_in_bytes and out_bytes to value_out_bytes. */
 void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes);
 
 /* Counters of a GPU since it was opened. */
 typedef struct osh_cuda_counters {
-    // bytes copied to the GPU in order with the work (put), from the GPU (get), and to the GPU
-    // during other work (put_ahead)
+    // bytes copied to the GPU on the compute stream (put), from the GPU (get), and to the GPU on
+    // the copy stream (put_ahead)
     int64_t put_bytes, get_bytes, ahead_bytes;
     double put_s, get_s, ahead_s;              // duration of the put, get and put_ahead copies in
                                                // seconds, by the GPU's clock
-    // seconds of ahead_s (hidden_s) and of get_s (get_hidden_s) in which the compute stream did not
-    // wait for the copies
+    // hidden seconds, in which the compute stream did not wait for copies: of ahead_s (hidden_s)
+    // and of get_s (get_hidden_s)
     double hidden_s, get_hidden_s;
     int64_t detours[OSH_N_DETOURS];
     int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs that were read
-                                               // from the host or disk (in) and written there (out)
-    int64_t file_bytes;                        // bytes read by cuFile; the other counters do not
-                                               // contain these bytes
+                                               // from the host or disk (in) and written to the host
+                                               // or disk (out)
+    int64_t file_bytes;                        // bytes read by cuFile, which the other counters do
+                                               // not include
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
-/* A mark is a point in the work of the compute stream. The time between two points is measured by
- * two marks. */
+/* A mark is a timestamp (CUDA event) in the compute stream. Two marks measure the time between
+ * them. */
 typedef struct osh_cuda_mark osh_cuda_mark;
 osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out);
-/* Sets *seconds to the time between two marks. Waits until the GPU reaches the second mark. */
+/* Sets *seconds to the time from mark `from` to mark `to`. Waits until the GPU reaches `to`. */
 osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from,
                                  osh_cuda_mark *to);
 void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
 
-/* Page-locked host memory. An open GPU has OSH_CUDA_HOST_BYTES of page-locked memory for the
- * rings through which copies pass (state.h). */
+/* Page-locked host memory. An open GPU has OSH_CUDA_HOST_BYTES of page-locked memory for the rings
+ * of staging buffers (state.h). */
 enum { OSH_CUDA_HOST_BYTES = 32 << 20 };
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
@@ -101,8 +101,8 @@ void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *p);
 
 /* Files are read into GPU memory by cuFile (base/cufile.h) or by the host. cuFile reads whole
  * blocks of the file into the stage, a buffer of OSH_CUDA_STAGE bytes in the arena, and a copy
- * moves the bytes to their destination. The host reads into page-locked memory. Both ways give the
- * same bytes. */
+ * moves the bytes to their destination. The host reads into page-locked memory. The bytes are the
+ * same. */
 enum { OSH_CUDA_STAGE = (16 << 20) + 8192 };
 /* True if cuFile can read files for this GPU. `wish` is "auto", "true", "false" or NULL, which
  * means "false". `room` is true if the arena has OSH_CUDA_STAGE free bytes. If cuFile cannot read,
@@ -112,8 +112,9 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room);
  * after osh_cuda_open and before any other block of the arena is allocated. */
 osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish);
 typedef struct osh_cuda_file osh_cuda_file;
-/* Opens f for reads into GPU memory. View: f must remain open, and osh_file_use_direct must have
- * been called for f. If there is no stage or cuFile refuses the file, the host reads the file. */
+/* Opens f for reads into GPU memory. `f` is a view and must remain open; osh_file_use_direct must
+ * have been called for it. If there is no stage or cuFile refuses the file, the host reads the
+ * file. */
 osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f);
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // accepts NULL
 /* Reads n_bytes from byte `at` of the file to GPU memory. If `ahead` is false, the bytes are copied
@@ -122,19 +123,21 @@ void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // accepts NULL
  * fails, the host reads the rest of the bytes and all later bytes of the file. */
 osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
                               bool ahead);
-/* The caller calls this function if cuFile returned bytes that differ from the file. Afterwards the
- * host reads the rest of the file. `why`: the reason, for the log. */
+/* Makes the host read the rest of the file. The caller calls this function if cuFile has returned
+ * bytes that differ from the file. `why`: the reason, for the log. */
 void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why);
-/* osh_cuda_sums returns an array in GPU memory for OSH_CUDA_SUMS checksums. View: the array lives
- * as long as the stage (osh_cuda_stage_open). */
+/* osh_cuda_sums returns an array in GPU memory for OSH_CUDA_SUMS checksums: a view that lives as
+ * long as the stage (osh_cuda_stage_open). */
 enum { OSH_CUDA_SUMS = 512 };
 uint64_t *osh_cuda_sums(const osh_device *d);
-/* Returns the gross bytes of the arena that osh_cuda_factor_inverse needs for a matrix [n, n]. */
+/* Returns the number of bytes that osh_cuda_factor_inverse allocates in the arena for a matrix [n,
+ * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
-/* A triangle with at most OSH_TRIANGLE_BLOCK rows is given to cuSOLVER as a whole. A larger
- * triangle is cut into blocks of OSH_TRIANGLE_BLOCK rows, or of a half, a quarter, ... of that
- * number, at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the bytes of scratch for a
- * triangle of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+/* Sizes for the inversion of a triangular matrix (triangle). A triangle with at most
+ * OSH_TRIANGLE_BLOCK rows is passed to cuSOLVER as a whole. A larger triangle is cut into blocks of
+ * OSH_TRIANGLE_BLOCK rows, or of OSH_TRIANGLE_BLOCK / 2, / 4, ... rows, at least
+ * OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch for a triangle of n
+ * rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -19,7 +19,7 @@
 #ifndef OSH_PLAY // with OSH_PLAY, tests/play/cuda_runtime.h defines these macros for the emulated
                  // GPU
 /* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...) launches a kernel. A kernel
- * name with commas needs parentheses. The caller checks the launch with OSH_CUDA(cx,
+ * name with commas needs parentheses. The caller checks for launch errors with OSH_CUDA(cx,
  * cudaGetLastError()). */
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
     do {                                                                                           \
@@ -29,11 +29,11 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                             \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                               \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
-#define OSH_CU_APART __noinline__ // for functions with many calls: a kernel contains one copy of
-                                  // the function instead of one for each call
+#define OSH_CU_APART __noinline__ // prevents inlining of a function that a kernel calls many times,
+                                  // so that the kernel has one copy of its code
 #else
-#define OSH_CU_APART __attribute__((noinline)) // for the emulated GPU; a macro named __noinline__
-                                               // would break host headers
+#define OSH_CU_APART __attribute__((noinline)) // noinline for the emulated GPU; a macro named
+                                               // __noinline__ would break host headers
 #endif
 
 /* Storage types of the compute dtypes. */
@@ -108,7 +108,7 @@ template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
 }
 
 /* osh_cu_warp_sum returns the sum, osh_cu_warp_max the maximum, of x over the warp. All lanes get
- * the same result, because a butterfly adds in a fixed order. */
+ * the same result, because the butterfly reduction has a fixed order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {
     for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);

@@ -8,17 +8,17 @@ extern "C" {
 }
 #include <cuda_runtime.h>
 
-/* Checks a CUDA call, in a function that has a variable `rc` and a label `done`. A failure is
- * recorded with the text of the call. */
+/* Checks a CUDA call, in a function that has a variable `rc` and a label `done`. On failure the
+ * error message contains the source text of `call`. */
 #define OSH_CUDA(cx, call) OSH_TRY(osh_cuda_check((cx), (call), #call))
 osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
 
-/* Makes the GPU current in the calling thread and returns the stream of all work. put_ahead and the
- * lanes (tensor/device.h) use other streams. */
+/* Makes the GPU current in the calling thread and returns the compute stream, on which all kernels
+ * run. put_ahead and the lanes (tensor/device.h) use other streams. */
 cudaStream_t osh_cuda_stream(const osh_device *d);
 int osh_cuda_multiprocessors(const osh_device *d);
-/* Returns OSH_CUDA_WORKSPACE bytes of GPU memory, which each product overwrites: scratch for work
- * that is queued before the next product. View. */
+/* Returns a view of OSH_CUDA_WORKSPACE bytes of GPU scratch memory. The next matrix product
+ * overwrites them. */
 void *osh_cuda_scratch(const osh_device *d);
 int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per multiprocessor
 
@@ -31,14 +31,14 @@ int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per mu
  * the algorithm for a batch of 1 is used. A caller whose batch size varies passes 1, or the usual
  * size, as n_like.
  *
- * tf32: tensor cores multiply F32 as TF32, with 10 bits after the point; they may cut off the other
+ * tf32: tensor cores multiply F32 as TF32, with 10 fraction bits; they may truncate the other
  * bits. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // number of elements from one row to the next
     int64_t stride;   // number of elements from one matrix of a batch to the next
     osh_dtype dtype;  // F32, BF16, F16
-    bool transposed;  // true: op() is the transpose; false: op() does not change the matrix
+    bool transposed;  // true: op(X) is X^T; false: op(X) is X
 } osh_cuda_mat;
 typedef struct osh_cuda_product {
     const osh_cuda_mat *c, *a, *b;
@@ -52,8 +52,8 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    bool one_by_one, lenient; // true: the product was added to the count of OSH_DETOUR_BATCH
-                              // (one_by_one) or OSH_DETOUR_F32 (lenient)
+    bool one_by_one, lenient; // true if the product was counted as OSH_DETOUR_BATCH (one_by_one) or
+                              // OSH_DETOUR_F32 (lenient)
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
@@ -68,9 +68,9 @@ typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;
     bool upper;
-    void *room; // scratch in GPU memory; osh_cuda_solver_wish returns the least size
+    void *room; // scratch in GPU memory, at least as large as osh_cuda_solver_wish returns
     size_t room_bytes;
-    int *verdict; // GPU memory for one result code of cuSOLVER
+    int *verdict; // result code of cuSOLVER, in GPU memory
 } osh_cuda_triangle;
 typedef struct osh_cuda_wish { size_t potrf, trtri, trtri_host; } osh_cuda_wish; // bytes of scratch
 osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out,

@@ -1,5 +1,5 @@
 /* sizes.c - names of detours (gpu.h) and sizes of scratch for triangles. Every binary has these
- * functions, because `oneshot plan` computes the plan for a GPU without GPU and CUDA. */
+ * functions, because `oneshot plan` plans the memory of a GPU on machines without a GPU or CUDA. */
 #include "gpu/gpu.h"
 
 const char *osh_cuda_detour_name(osh_cuda_detour which)

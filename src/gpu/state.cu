@@ -38,7 +38,8 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
 cudaStream_t osh_cuda_stream(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);
-    cudaSetDevice(c->ordinal); // makes the GPU current in this thread; later calls report a failure
+    cudaSetDevice(c->ordinal); // makes the GPU current in this thread; an error is ignored here,
+                               // because later CUDA calls return it
     return c->compute;
 }
 
@@ -46,8 +47,8 @@ int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_mult
 void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* Decides by compute capability. Peak TFLOP/s of dense F32 and TF32 products: A100 20 and 156, H100
- * 67 and 495; two workstation GPUs 36 and 36, 91 and 183. */
+/* The answer depends on the compute capability. Peak TFLOP/s of dense matrix products in F32 and in
+ * TF32: A100 20 and 156, H100 67 and 495; two workstation GPUs 36 and 36, 91 and 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

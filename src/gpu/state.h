@@ -23,24 +23,24 @@ typedef struct osh_gpu_copy {
     bool hidden; // true: the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
-/* A ring of page-locked pieces of memory through which copies pass. The pieces are filled one after
- * the other. A piece is filled again after the copies from or to the piece are done. */
+/* Ring of page-locked staging buffers ("pieces") for copies between the host and the GPU. The
+ * pieces are used in turn. A piece is reused after its last copy is complete. */
 typedef struct osh_gpu_ring {
     char *room;                         // own: page-locked memory
-    cudaEvent_t free[OSH_GPU_PIECES];   // own: an event for each piece, recorded after the last
-                                        // copy from or to the piece
+    cudaEvent_t free[OSH_GPU_PIECES];   // own: one event per piece, recorded after the last copy
+                                        // that uses the piece
     int piece;                          // index of the piece that is being filled
-    size_t used;                        // used bytes of the piece that is being filled
+    size_t used;                        // number of used bytes in that piece
     osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
     int n_timed;                        // number of timed copies so far
-    pthread_mutex_t lock;               // each call that uses the ring holds this lock
+    pthread_mutex_t lock;               // held by each function that uses the ring
 } osh_gpu_ring;
 
 /* A timed copy of a value to or from the GPU, on a lane. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: event on the compute stream at the point where the work waits
-                            // for the copy
+    cudaEvent_t wanted;     // own: event on the compute stream, recorded immediately before the
+                            // stream waits for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
 typedef struct osh_gpu_lane { // stream for copies of values to the GPU (OSH_LANE_IN) or from the
@@ -54,11 +54,12 @@ typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    bool locked; // true: the caller owns the memory, which osh_cuda_host_lock page-locked
+    bool locked; // true: the memory belongs to the caller (osh_cuda_host_lock); false:
+                 // osh_cuda_host_alloc allocated it
 } osh_gpu_pinned;
 
-/* The stage: GPU memory into which cuFile reads. The stage is cut into slots, each of which one
- * read uses at a time. Any thread may read. */
+/* The stage: GPU memory into which cuFile reads. The stage is cut into slots; each read occupies
+ * one slot. Reads may run in several threads. */
 enum { OSH_GPU_SLOTS = 4, OSH_GPU_SLOT = 4 << 20 };
 typedef struct osh_gpu_slot {
     cudaEvent_t copied; // own: event after the last copy out of the slot
@@ -66,10 +67,10 @@ typedef struct osh_gpu_slot {
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
-    int64_t *verdict;    // view: the array that osh_cuda_sums returns, in `block`
+    int64_t *verdict;    // checksums, the array that osh_cuda_sums returns; view of `block`
     osh_gpu_slot slots[OSH_GPU_SLOTS];
-    bool locked, asked;  // locked: the stage is registered with cuFile; asked: the user wants
-                         // cuFile (--use-gds true)
+    bool locked, asked;  // locked: true if the stage is registered with cuFile; asked: true if the
+                         // user requested cuFile (--use-gds true)
     pthread_mutex_t lock; // protects the member `taken` of slots
     pthread_cond_t given;
 } osh_gpu_stage;
@@ -81,21 +82,22 @@ typedef struct osh_gpu {
                                                   // compute capability
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
-    cudaStream_t compute, copy;        // own: compute: stream of all kernels; copy: stream of
-                                       // put_ahead
-    // own: events: the copy stream waits for `asked` of the compute stream, and the compute stream
-    // for `copied` of the copy stream
+    cudaStream_t compute, copy;        // streams of all kernels (compute) and of put_ahead (copy);
+                                       // own
+    // events: the copy stream waits for `asked` of the compute stream, and the compute stream for
+    // `copied` of the copy stream; own
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: events after the last copy of a lane, for which other
-                                       // lanes wait
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: per lane, the event recorded after its last copy, for
+                                       // which other lanes wait
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;
     pthread_mutex_t lock;              // protects count, pinned, and the member `refused` of
                                        // osh_cuda_file
-    void *workspace;                   // view: first block of the arena
+    void *workspace;                   // scratch of matrix products, the first block of the arena;
+                                       // view
     osh_cuda_blas *blas;               // own
 } osh_gpu;
 
@@ -110,8 +112,8 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
     osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
-    bool ahead; // true: the copy runs during the work, on the copy stream, like put_ahead; false:
-                // in order with the work
+    bool ahead; // true: the copy runs on the copy stream, like put_ahead; false: on the compute
+                // stream, in order with the kernels
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);

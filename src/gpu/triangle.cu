@@ -22,11 +22,11 @@
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // elements that block_move changes
-    WHOLE,       // to = from for all elements
-    LOWER,       // in the lower triangle only: to = from
-    LOWER_ZEROS, // in the lower triangle: to = from; above the diagonal: to = 0
-    MINUS_LOWER  // in the lower triangle only: to -= from
+enum how { // assignment that block_move performs, and the elements for which it does
+    WHOLE,       // `to = from` for all elements
+    LOWER,       // `to = from` in the lower triangle only
+    LOWER_ZEROS, // `to = from` in the lower triangle, `to = 0` above the diagonal
+    MINUS_LOWER  // `to -= from` in the lower triangle only
 };
 
 typedef struct matrix { // a matrix in row-major order; `at` is a view
@@ -47,7 +47,8 @@ typedef struct blocks {
     float *a, *first, *second, *sum; // views: a is the matrix [n, n]; first, second and sum are
                                      // scratch blocks [s, s]
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
-    osh_cuda_triangle lib;           // scratch (room) and result code (verdict) for cuSOLVER
+    osh_cuda_triangle lib;           // arguments for cuSOLVER, with its scratch (`room`) and its
+                                     // result code (`verdict`)
 } blocks;
 
 template <int H>
@@ -65,14 +66,14 @@ static matrix block_view(const blocks *b, int64_t row, int64_t col)
 }
 static int64_t block_width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-typedef struct factors { // operands of a matrix product x y: x [m, k]; y [k, n], or if `turned` is
-                         // true [n, k] and transposed
+typedef struct factors { // operands of a matrix product: x [m, k] times y [k, n], or times the
+                         // transpose of y [n, k] if `turned` is true
     matrix x, y;
     bool turned;
     float alpha, beta;
 } factors;
 
-/* Computes c [m, n] = alpha x y + beta c. mnk: {m, n, k}. */
+/* Computes c [m, n] = alpha x y + beta c. `mnk`: {m, n, k}. */
 static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const int64_t mnk[3],
                                 const factors &f)
 {
@@ -179,13 +180,14 @@ static bool wish_fits(const osh_cuda_wish *w, size_t room)
     return w->potrf <= room && w->trtri <= room;
 }
 
-/* Returns the bytes of the room that remain for cuSOLVER after three blocks [s, s]. */
+/* Returns the number of scratch bytes (of the room) that remain for cuSOLVER after three blocks [s,
+ * s]. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);
 }
 
-/* Sets *s to the rows of a block, or to n if cuSOLVER works on the whole triangle. Sets
+/* Sets *s to the number of rows of a block, or to n if cuSOLVER works on the whole triangle. Sets
  * *whole_potrf to true if potrf factors all of A at once. */
 static osh_status triangle_block_rows(osh_ctx *cx, osh_device *d, int64_t *s, float *a, int64_t n,
                                       bool *whole_potrf)
@@ -209,7 +211,7 @@ osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t
     osh_status rc = OSH_OK;
     bool whole_potrf = false;
     blocks b = {d, a, NULL, NULL, NULL, n, n, {}};
-    char *room = NULL; // own: scratch in the arena
+    char *room = NULL; // scratch in the arena; own
 
     OSH_TRY(triangle_block_rows(cx, d, &b.s, a, n, &whole_potrf));
     room = static_cast<char *>(osh_device_alloc(cx, d, osh_triangle_room(n), OSH_LIFE_SHORT));
@@ -237,8 +239,8 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     osh_cuda_wish w;
-    float *any = reinterpret_cast<float *>(d->base); // any address in GPU memory, which no call
-                                                     // reads or writes
+    float *any = reinterpret_cast<float *>(d->base); // an arbitrary valid GPU address; it is only
+                                                     // passed for size queries and is not accessed
     OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

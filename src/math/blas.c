@@ -1,10 +1,10 @@
 /* blas.c - opens OpenBLAS and makes its packing buffers in advance, one for each thread.
  *
- * Each call of OpenBLAS works in a buffer of 128 MiB of address space and touches little of it. If
- * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), OpenBLAS retries
- * forever. So make_buffers lets OpenBLAS make the buffers of all threads in advance. Before each
- * buffer, make_buffers maps and unmaps BUFFER_BYTES bytes, to test that the system grants a buffer.
- * OpenBLAS keeps the buffers for later calls. */
+ * Each call of OpenBLAS uses a packing buffer of 128 MiB of address space, of which it writes only
+ * a small part. If no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v),
+ * OpenBLAS retries forever. So make_buffers lets OpenBLAS make the buffers of all threads in
+ * advance. Before each buffer, make_buffers maps and unmaps BUFFER_BYTES bytes, to test that the
+ * system grants a buffer. OpenBLAS keeps the buffers for later calls. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -23,8 +23,8 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-static osh_blas_table used; // functions of OpenBLAS: one table for the process, because OpenBLAS
-                            // has one state for the process
+static osh_blas_table used; // function pointers to OpenBLAS; global, because the state of OpenBLAS
+                            // is global too
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
@@ -37,7 +37,7 @@ static void *(*buffer_new)(int unused); // function of OpenBLAS that returns a f
                                         // this OpenBLAS does not export the function
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int n_buffers; // number of buffers that OpenBLAS has at least
+static atomic_int n_buffers; // lower bound of the number of buffers that OpenBLAS has allocated
 
 static bool room_for_buffer(void)
 {
@@ -82,7 +82,8 @@ static osh_status open_blas(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
-    if (make && release) { // memcpy, because ISO C cannot cast void * to a function pointer
+    if (make && release) { // uses memcpy, because ISO C does not allow a cast from void * to a
+                           // function pointer
         memcpy(&buffer_new, &make, sizeof make);
         memcpy(&buffer_free, &release, sizeof release);
     }

@@ -1,6 +1,6 @@
 /* blas.h - the functions of OpenBLAS that the program calls: matrix products and LAPACK. The first
- * matrix product opens OpenBLAS, so a job without matrix products does not load 35 MB of code. When
- * it is opened, OpenBLAS reads the environment variable OPENBLAS_CORETYPE. */
+ * matrix product opens OpenBLAS, so a job without matrix products does not load 35 MB of code.
+ * OpenBLAS reads the environment variable OPENBLAS_CORETYPE when it is opened. */
 #ifndef OSH_BLAS_H
 #define OSH_BLAS_H
 #include "base/base.h"
@@ -28,5 +28,5 @@ typedef struct osh_blas_table {
  * OSH_E_UNSUPPORTED if the library is missing or lacks a function. Fails also if the user chose an
  * instruction set by name and OpenBLAS runs the kernels of another CPU (osh_isa_check_core). */
 osh_status osh_blas_open(osh_ctx *cx);
-const osh_blas_table *osh_blas(void); // requires an earlier call of osh_blas_open
+const osh_blas_table *osh_blas(void); // returns the functions; osh_blas_open must have been called
 #endif

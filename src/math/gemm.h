@@ -7,12 +7,12 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Least number of blocks per thread into which a large Hessian is cut for its matrix product. With
- * fewer, larger blocks, the threads would wait longer for the thread that ends last. */
+/* A large Hessian is cut into at least this number of blocks per thread. Fewer, larger blocks would
+ * balance the load of the threads worse. */
 enum { OSH_BLOCKS_EACH = 4 };
 
-/* Sets row *i and column *j of tile number c. The tiles are the lower triangle of a square of tiles
- * and are numbered row by row: c = i (i + 1) / 2 + j. */
+/* Sets row *i and column *j of tile number c. The tiles of the lower triangle are numbered row by
+ * row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -20,8 +20,7 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Sets row *i and column *j of tile number c. The tiles are a square of n x n tiles and are
- * numbered row by row: c = i n + j. */
+/* Sets row *i and column *j of tile number c. n x n tiles are numbered row by row: c = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;
@@ -33,11 +32,10 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
-/* Adds a^T a to the lower triangle of c [n, n]. a: [k, n]. */
+/* Adds a^T a to the lower triangle of c [n, n]. `a`: [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
-/* Widens rows [first, first + n_rows) of x to f32 on all threads. to: [n_rows, I], I is the width
- * of x. */
+/* Converts rows [first, first + n_rows) of x [N, I] to f32, on all threads. `to`: [n_rows, I]. */
 osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first,
                           int64_t n_rows);
 #endif

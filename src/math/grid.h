@@ -26,9 +26,9 @@
 
 typedef struct osh_grid {
     float lo, hi;
-    int bits;   // bits of a code
-    int digits; // significant bits of a value; 0: whole numbers
-    int least;  // values of a floating type are multiples of 2^least
+    int bits;   // number of bits of a code
+    int digits; // number of significant bits of a value; 0: the grid has whole numbers
+    int least;  // exponent: values of a floating type are multiples of 2^least
 } osh_grid;
 
 /* Returns the grid with this number of bits: a grid of a floating type if `floats`, else of whole
@@ -58,8 +58,7 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* The distance between neighbours of the grid at |value| is 2^above times the smallest distance
-     * 2^least. */
+    /* Near |value|, neighbouring values of the grid differ by 2^(least + above). */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

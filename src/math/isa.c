@@ -65,7 +65,9 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
 
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
-    const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // get_config returns
+    const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // start of the version
+                                                                           // number in the result
+                                                                           // of get_config,
                                                                            // "OpenBLAS 0.3.21 ..."
     *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa),
                         version ? (int)strcspn(version, " ") : 1, version ? version : "?",

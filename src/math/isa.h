@@ -21,11 +21,11 @@
  * osh_isa_load opens OpenBLAS. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 /* Pins the instruction set like osh_isa_select, for callers that do not set OPENBLAS_CORETYPE. With
- * auto, OpenBLAS keeps the core that it chooses. With another name, the first matrix product fails
- * if OpenBLAS runs another core than that of the set. */
+ * `auto`, OpenBLAS uses the core that it chooses itself. With another name, the first matrix
+ * product fails if OpenBLAS does not use the core of that set. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
 /* Fails with OSH_E_UNSUPPORTED if the user chose the instruction set by name and OpenBLAS runs
- * another core than that of the set. runs: name of the core that OpenBLAS runs. */
+ * another core than that of the set. `runs`: name of the core that OpenBLAS uses. */
 osh_status osh_isa_check_core(osh_ctx *cx, const char *runs);
 /* Opens OpenBLAS with the pinned instruction set. Ops open OpenBLAS themselves; a job that measures
  * its memory calls this function before it measures. Fails with OSH_E_UNSUPPORTED if OpenBLAS is
@@ -37,8 +37,8 @@ int64_t osh_isa_uncounted(osh_ctx *cx);
  * that names the least budget adds this number of bytes. */
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 };
 /* Bytes that osh_isa_uncounted adds for each thread that computes matrix products: the stack, the
- * heap, and the part of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256 floats,
- * 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
+ * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256
+ * floats, 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
 enum { OSH_ISA_THREAD_BYTES = 3 << 19 };
 /* Sets *text to a description of the instruction set and of the library, such as "isa=avx2
  * openblas=0.3.21/Haswell". Two processes with equal descriptions compute matrix products with

@@ -20,8 +20,8 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // panel: distance in words from one panel of b to the next; steps: k /
-                          // 32, with k padded to a multiple of 32
+    int64_t panel, steps; // panel: stride of the panels of b, in words; steps: k / 32, with k
+                          // padded to a multiple of 32
     bool far;
 } product;
 
@@ -107,7 +107,7 @@ static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, in
 
 /* ---- AMX ---- */
 
-typedef struct tile_config { // layout of the operand of ldtilecfg, palette 1
+typedef struct tile_config { // operand of the instruction ldtilecfg (tile configuration, palette 1)
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
@@ -212,7 +212,7 @@ WIDE static void pairs_by_registers(const product *j, int n_blocks, int64_t n_pa
 
 /* ---- packing ---- */
 
-/* Transposes 16 x 16 words: r[i] is row i before, column i after the call. */
+/* Transposes 16 x 16 words: r[i] is row i of the input and becomes column i of the input. */
 WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE])
 {
     __m512i t[SIDE];
@@ -255,8 +255,7 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
             r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
-            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // fetches the elements that
-                                                                       // the next call packs into
+            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // prefetches the elements of
                                                                        // the next panel
         turn_words(r);
 #pragma GCC unroll 16

@@ -3,10 +3,9 @@
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
- *   a   rows whose neighbours in k are neighbours in memory: a row-major matrix as it is, or
- *       packed blocks
- *   b   packed: panels of 16 columns, each [k / 2][16] words; word [l][c] is rows 2 l (low half)
- *       and 2 l + 1 of column c; k is padded with zeros to a multiple of 32
+ *   a   row-major matrix that is not packed, or packed blocks
+ *   b   packed: panels of 16 columns, each [k / 2][16] words; word [l][c] holds rows 2 l (low 16
+ *       bits) and 2 l + 1 of column c; k is padded with zeros to a multiple of 32
  *
  * A call computes each element of c as one sum over k, from 0 on, in the order of k. So the bytes
  * of c depend on how the caller cuts k, but not on how the caller cuts m and n. Exchanging a and b
@@ -28,18 +27,18 @@ static inline int64_t osh_pairs_pad(int64_t k)
 {
     return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP;
 }
-/* Returns the number of 32-bit words of a panel, which a packed block of 16 rows has too. */
+/* Returns the number of 32-bit words of a panel, and also of a packed block of 16 rows. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
 /* Matrix a: up to two blocks of 16 rows, of a row-major matrix that is not packed (step 32) or of
  * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
  * second block begins `block` elements after the begin of the first. */
-typedef struct osh_pairs_a { // p is a view
+typedef struct osh_pairs_a { // `p` is a view
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // panels is a view
+typedef struct osh_pairs_b { // `panels` is a view
     const uint32_t *panels;
     int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
                           // next
@@ -56,11 +55,10 @@ void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n,
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
                           int64_t k);
-/* Transposes a packed panel into a packed block: the columns of the panel become the rows of the
- * block. */
+/* Transposes a packed panel [k, 16] of b into a packed block [16, k] of a. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
-/* Returns n <= OSH_PAIRS_BAND rows of x as a matrix a. If n is a multiple of 16 and k of 32, the
- * result is a view of x; if not, the rows are packed into `room` [2 panels]. */
+/* Returns n <= OSH_PAIRS_BAND rows of x in the form of the operand a. If n is a multiple of 16 and
+ * k of 32, the result is a view of x; if not, the rows are packed into `room` [2 panels]. */
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 {
@@ -89,9 +87,9 @@ void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64
  * `to` ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // p is a view; rows begin
-                                                                        // ld elements apart
-/* Adds the first columns of m rows of `from` to `to`: n columns of row 0, n + more of row 1, n + 2
- * more of row 2, and so on. */
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // matrix of sums; `p` is a
+                                                                        // view; rows begin `ld`
+                                                                        // elements apart
+/* Computes to[i][j] += from[i][j] for rows i < m and columns j < n + i * more. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

@@ -219,7 +219,8 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            if (k >= i) x[k] = 0; // the padding must not change the variance
+            if (k >= i) x[k] = 0; // the padding is set to 0, so that it does not change the
+                                  // variance
         v8_load(&v, x + i);
         sum = sum + v * v;
     }

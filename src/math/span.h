@@ -24,8 +24,9 @@ void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);
  * values. The caller sets elements of w and b from n_real on to zero. */
 void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
                          float eps);
-/* lo, hi = lo c - hi s, hi c + lo s; each product is rounded to dt. lo, hi: the halves of a head
- * [half]; c, s: cosines and sines [half], already rounded. `half` need not be a multiple of 8. */
+/* lo, hi = lo c - hi s, hi c + lo s; each product is rounded to dt. `lo`, `hi`: the halves of a
+ * head [half]; `c`, `s`: cosines and sines [half], already rounded. `half` need not be a multiple
+ * of 8. */
 void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half,
                      osh_dtype dt);
 /* s, c = sine and cosine of angle, each rounded once to f32. |angle| must be below 5e8. */

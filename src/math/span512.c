@@ -3,8 +3,8 @@
  *
  * A sum of a row is eight partial sums, as in span.c: the first eight values of a vector of 16 are
  * added to them, then the last eight. If the last vector of a row has only eight values, it is
- * loaded and stored with a mask. Whole vectors are not masked, because a load of values after a
- * masked store is slow. No function uses a fused multiply-add, because span.c does not (see
+ * loaded and stored with a mask. Whole vectors are not masked, because a load after a masked store
+ * to the same address is slow. No function uses a fused multiply-add, because span.c does not (see
  * vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
@@ -18,13 +18,14 @@
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
 
 typedef struct part {
-    int64_t i; // index in the row of the first value
+    int64_t i; // index of the first value of the part in the row
     int n;     // number of vectors
-    bool half; // true: the part is one vector of 8 values, the end of a row whose length is an odd
-               // multiple of 8
+    bool half; // true: the part has only 8 values, at the end of a row whose length is an odd
+               // multiple of 8; false: 16-value vectors
 } part;
 
-/* Cuts elements [0, end) of a row into parts and calls step(..., part) for each part. */
+/* Cuts elements [0, end) of a row into parts (groups of vectors) and calls step(..., part) for
+ * each. */
 #define EACH(end, step, ...)                                                                       \
     do {                                                                                           \
         int64_t at = 0;                                                                            \
@@ -45,7 +46,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* Adds values 0 to 7 of v to sum [8], then values 8 to 15 if `half` is false. */
+/* sum[i] += v[i] for i < 8; then sum[i] += v[8 + i], if `half` is false. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));

@@ -9,7 +9,7 @@
 bool osh_span512_takes(osh_dtype dt);
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act); // act: not
                                                                                  // OSH_ACT_GELU
-/* to = act(x) y (glu) or to = x + y (add). All values are BF16. n need not be a multiple of 8. */
+/* `to` = act(x) y (glu) or x + y (add). All values are BF16. n need not be a multiple of 8. */
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);
 void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);

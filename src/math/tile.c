@@ -23,8 +23,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // a is packed if a.row is 1: the rows of a
-                                                    // column are neighbours in memory
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // a.row is 1 if `a` is packed: a column is
+                                                    // contiguous in memory
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
         if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
@@ -44,8 +44,8 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        __builtin_prefetch(c.p + i * c.ld, 1); // fetches the row of c, to which the sums are added
-                                               // after the loop
+        __builtin_prefetch(c.p + i * c.ld, 1); // prefetches the row of c, to which the sums are
+                                               // added after the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -145,8 +145,8 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
 
-/* Widens 16 bf16 values to f32. A call of osh_to_f32 for each 48 values would take 3 % of the time
- * of a whole Hessian. */
+/* Widens 16 bf16 values to f32. Calls of osh_to_f32 for 48 values each would take 3 % of the time
+ * of osh_hessian_accum. */
 FMA static inline void tile_widen(__m256 *lo, __m256 *hi, const uint16_t *x)
 {
     __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);

@@ -21,20 +21,20 @@ enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
 bool osh_tile_used(void);
 
 /* Matrix a in strips of 6 rows: element (row i, column l) is p[i / 6 * strip + i % 6 * row + l *
- * col]. strip 0 means 6 * row, as in a matrix that is not packed. */
+ * col]. `strip` 0 means 6 * row, for a matrix that is not packed. */
 typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
-} osh_tile_a; // p is a view
+} osh_tile_a; // `p` is a view
 
 typedef struct osh_tile_b { // matrix b in panels of 16 columns: panel j begins at p + j * panel,
                             // and row l of a panel begins at l * step in the panel
     const float *p;
     int64_t panel, step;
-} osh_tile_b; // p is a view
+} osh_tile_b; // `p` is a view
 
-/* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the last
- * panel of b has columns after column n - 1, which may have any values. */
+/* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the columns
+ * of the last panel of b from n on are not used. */
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
 /* Packs n <= 16 rows of x [n, k] as the columns of one panel [k, 16]. Rows of x begin ld elements
  * apart. The other columns of the panel become 0. */

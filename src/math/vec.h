@@ -28,8 +28,8 @@ OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to)
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
 OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
 
-/* to = mask ? a : b, lane by lane. Each lane of the mask is all ones or all zeros, as in the result
- * of a comparison. */
+/* `to` = mask ? a : b, for each lane. Each lane of the mask is all ones or all zeros, as in the
+ * result of a comparison. */
 OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
 {
     *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
@@ -67,7 +67,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // true in lanes whose result is 0; n and 2^n are not used in these lanes
+    below = *x < lo; // all ones in lanes whose result is 0; n and 2^n are not used in these lanes
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -82,7 +82,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
      * the float 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // this may overflow in the lanes of
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // the shift may overflow in the lanes of
                                                          // `below`, whose results are not used
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
@@ -153,7 +153,8 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of x / (pi/2) + round are n
+    const double round = 6755399441055744.0; // 1.5 * 2^52, so that the low bits of x / (pi/2) +
+                                             // `round` are n
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
 

@@ -22,7 +22,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(a->in[0]);
-    float *x = NULL, *y = NULL; // own: [N, D] each
+    float *x = NULL, *y = NULL; // own: a and b in f32, [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));

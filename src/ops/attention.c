@@ -62,10 +62,10 @@ typedef struct query { // one query (row i of a sample) of one head; all pointer
     const float *q, *k, *v, *dy; // q, dy: [Dh]; k, v: rows of the head, from the first token of the
                                  // sample on
     float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
-    int64_t i, kv;               // i: position of the query in the sample; kv: elements from one
-                                 // row of k or v to the next
-    double *p, *dp;              // scratch [tokens of the sample]: p: probabilities; dp: gradients
-                                 // of p
+    int64_t i, kv;               // i: position of the query in the sample; kv: row stride of k and
+                                 // v in elements
+    double *p, *dp;              // probabilities p and their gradients dp: scratch, [tokens of the
+                                 // sample]
     double sink;                 // score of the head's sink; -INFINITY: the head has no sink
 } query;
 
@@ -104,10 +104,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: q, y [N, H*Dh]; k, v [N, K*Dh]
-    float *sinks = NULL;                              // own: [H]; NULL: the op has no sinks
+    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // inputs and output in f32, own: q, y [N,
+                                                      // H*Dh]; k, v [N, K*Dh]
+    float *sinks = NULL;                              // sinks in f32, own: [H]; NULL: the op has no
+                                                      // sinks
     double *p = NULL;                                 // own: scratch [N]
-    osh_tile *seq = NULL;                             // own: one tile for each sample
+    osh_tile *seq = NULL;                             // own: the samples, one tile (range of rows)
+                                                      // each
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
@@ -180,10 +183,10 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL; // own: q [N, H*Dh]; k, v [N, K*Dh]
-    float *sinks = NULL;                   // own: [H]; NULL: the op has no sinks
-    double *p = NULL;                      // own: scratch [2, N]
-    osh_tile *seq = NULL;                  // own: one tile for each sample
+    float *q = NULL, *k = NULL, *v = NULL; // inputs in f32, own: q [N, H*Dh]; k, v [N, K*Dh]
+    float *sinks = NULL;                   // sinks in f32, own: [H]; NULL: the op has no sinks
+    double *p = NULL;                      // scratch for p and dp, [2, N]; own
+    osh_tile *seq = NULL;                  // own: the samples, one tile (range of rows) each
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
@@ -217,8 +220,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes of the state (osh_op_past): keys [n_tokens, K*Dh] and then values [n_tokens,
- * K*Dh], in dtype dt. */
+/* Returns the number of bytes of the state of a sample (osh_op_past, the KV cache): keys [n_tokens,
+ * K*Dh] then values [n_tokens, K*Dh], in `dt`. */
 static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                               osh_dtype dt)
 {
@@ -226,8 +229,9 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
 }
 
-/* For a sample that runs in pieces (some tokens at a time): appends the keys and values of the
- * piece to the state, and computes attention over all keys of the state. */
+/* Computes attention for the next tokens (a piece) of a sample that does not run as a whole:
+ * appends their keys and values to the state (the KV cache) and attends to all keys of the
+ * state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;

@@ -1,10 +1,11 @@
-/* channel_squares.c - adds up the squares of each channel over all tokens.
+/* channel_squares.c - sums x^2 of each channel over all tokens.
  *
  *   in[0] x [N, D]     out s F64 [D], in place: s += x^2
  *
- * The observer imatrix_mse weights input channels with s (llmcompressor observers/imatrix.py). A
- * square is exact in double. Tokens are added one after the other, so the result does not depend on
- * batches or threads. Shapes: N tokens of the batch, D elements per token. */
+ * The observer imatrix_mse multiplies the errors of input channels by s (llmcompressor
+ * observers/imatrix.py). A square is exact in double. Squares are added token by token, so the
+ * result does not depend on batches or threads. Shapes: N tokens of the batch, D elements per
+ * token. */
 #include "ops/kernel.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
-/* channel_sum.c - adds up |x| of each channel over all tokens.
+/* channel_sum.c - sums |x| of each channel over all tokens.
  *
- *   in[0] x [N, D]     out s F32 [2, D], in place: row 0 minus row 1 is the sum
+ *   in[0] x [N, D]     out s F32 [2, D], in place: sum = row 0 - row 1
  *
  * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). Row 1 is
- * the sum of the rounding errors of row 0 (Kahan summation), so that a million tokens lose no
- * digit. Tokens are added one after the other, so the result does not depend on batches. Shapes: N
- * tokens of the batch, D elements per token. */
+ * the sum of the rounding errors of row 0 (Kahan summation), so that no digit is lost in a sum over
+ * a million tokens. Values are added token by token, so the result does not depend on batches.
+ * Shapes: N tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -15,8 +15,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
-    float *x = NULL, *sum = a->out[0]->data, *much = sum + D; // x: own [N, D]; sum, much: views of
-                                                              // rows 0 and 1 of the output
+    float *x = NULL, *sum = a->out[0]->data, *much = sum + D; // x: input in f32, own [N, D]; sum,
+                                                              // much: views of rows 0 (sums) and 1
+                                                              // (errors) of the output
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t c = 0; c < D; c++) {

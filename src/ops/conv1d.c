@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { ROWS = 64, PIECE = 256, MOST = 16 }; // ROWS: tokens per chunk of parallel work; PIECE:
-                                            // channels computed at a time; MOST: largest K
+                                            // channels that are computed together; MOST: largest K
 enum { NEAR = 32 };                         // channels per chunk of parallel work in the backward
                                             // pass
 
@@ -44,8 +44,8 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Returns a pointer to channel c of a row of x. If a sample runs in pieces (some tokens at a time),
- * rows before the piece have row < 0 and are in the state [K - 1, C]. */
+/* Returns a pointer to channel c of a row of x. If only the next tokens of a sample are computed
+ * (osh_op_past), earlier rows have row < 0 and are in the state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -55,8 +55,8 @@ static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-/* Computes channels [c, c + n) of the tokens of a tile. Its array `ring` contains the last K rows
- * of these channels. */
+/* Computes channels [c, c + n) of the tokens of a tile. The ring buffer `ring` contains the last K
+ * rows of these channels. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
     const osh_conv1d_attr *at = j->a->attr;
@@ -91,8 +91,8 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Copies the last K - 1 rows of the sample to the state. The call for the next piece (tokens that
- * follow in the sample) reads these rows. */
+/* Copies the last K - 1 rows of the sample to the state, which the call for the next tokens of the
+ * sample reads. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];
@@ -145,8 +145,8 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // none: number of taps k for which x[t - K + 1 + k]
-                                                // is before the first token
+        int64_t none = osh_max64(0, K - 1 - t); // number of taps k with t - K + 1 + k < 0 (before
+                                                // the first token)
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];
@@ -165,13 +165,13 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: one tile for each sample
+    osh_tile *seq; // own: the samples, one tile (range of rows) each
     int64_t n_seqs, longest;
-    double *room;  // own: [threads, 2, tokens of the longest sample] scratch
+    double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
 } conv_back_job;
 
-/* Computes a chunk of channels for all samples, so that gradients of weights are summed sample by
- * sample. */
+/* Computes a chunk of channels for all samples, so that gradients of weights are summed in the
+ * order of the samples. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const conv_back_job *j = user;

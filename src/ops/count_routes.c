@@ -1,5 +1,5 @@
-/* count_routes.c - counts the tokens that a router sends to each expert, which are the nonzero
- * elements of a column of the route.
+/* count_routes.c - counts the tokens that a router sends to each expert: count[e] += number of
+ * nonzero route[n][e].
  *
  *   in[0] route [N, E]     out count I64 [E], in place
  *

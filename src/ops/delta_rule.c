@@ -1,6 +1,6 @@
 /* delta_rule.c - computes gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head has a
- * state matrix S that maps keys to values. Each token scales S down, corrects the value that S has
- * for the token's key, and reads the value that S has for the token's query.
+ * state matrix S that maps keys to values. Each token scales S down, corrects the value for the
+ * token's key, and outputs the value for the token's query.
  *
  *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads [Dk], values of Nv heads [Dv]
  *   in[1] a [N, Nv]     in[2] b [N, Nv]     in[3] A_log [Nv]     in[4] dt_bias [Nv]
@@ -56,8 +56,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
 {
     double x = (double)a + weights[1];
-    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus with torch's threshold
-                                                                  // of 20
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus; above torch's
+                                                                  // threshold 20 it is x
     gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
 }
@@ -69,15 +69,15 @@ static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
 }
 
-typedef struct whole { // all inputs of a call in f32, and scratch for one head
+typedef struct whole { // all inputs of the op in f32, and scratch for one head
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
-    double *S, *q, *k;                      // own: scratch of one head: S [Dk, Dv], q [Dk], k [Dk]
+    double *S, *q, *k;                      // scratch of one head, own: S [Dk, Dv], q [Dk], k [Dk]
 } whole;
 
 typedef struct token_ref { // values of one token of one head; all pointers are views
-    double *S;           // [Dk, Dv] state of the head
-    const double *q, *k; // [Dk] normalized query and key
-    const float *v, *gates; // v: [Dv]; gates: decay and sigmoid(b)
+    double *S;           // state of the head, [Dk, Dv]
+    const double *q, *k; // normalized query and key, [Dk]
+    const float *v, *gates; // v: value of the token [Dv]; gates: decay and sigmoid(b)
 } token_ref;
 
 /* Updates S with one token and computes the token's output y [Dv]. */
@@ -148,7 +148,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -197,10 +197,12 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 }
 
 typedef struct delta_back { // scratch for the backward pass of one head; all pointers are views
-    double *S, *dS;  // S: [tokens + 1, Dk, Dv] states, S[0] is 0; dS: [Dk, Dv]
-    double *q, *k;   // [Dk] query and key of the current token
-    double *u, *du;  // [Dv]: u: e of the formula; du: du, at the end e'
-    float *dq, *dk;  // [Dk] gradients of q and k
+    double *S, *dS;  // S: states [tokens + 1, Dk, Dv], S[0] is 0; dS: gradient of the state [Dk,
+                     // Dv]
+    double *q, *k;   // query and key of the current token, [Dk]
+    double *u, *du;  // [Dv] each; u: holds e of the formula; du: holds du, and at the end of the
+                     // step e'
+    float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // decay and sigmoid(b) of the token
     double d[2];     // gradients of the two gates
 } delta_back;
@@ -283,9 +285,9 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
-    double *room = NULL;  // own: memory of the double arrays of m
-    float *keys = NULL;   // own: memory of the float arrays of m
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    double *room = NULL;  // memory of the double arrays of m; own
+    float *keys = NULL;   // memory of the float arrays of m; own
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));

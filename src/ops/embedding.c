@@ -34,10 +34,10 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    const int32_t *ids = a->in[0]->data;        // [N] token ids
+    const int32_t *ids = a->in[0]->data;        // token ids, [N]
     const osh_tensor *w = a->in[1], *y = a->out[0];
     int64_t N = osh_rows(a->in[0]), V = w->shape[0], D = w->shape[1];
-    float *row = NULL; // own: [D] one row of the table
+    float *row = NULL; // one row of the table, [D]; own
 
     OSH_NEW(cx, row, D);
     for (int64_t n = 0; n < N; n++) {

@@ -8,7 +8,7 @@ enum { PIECE = 1 << 16 }; // elements per chunk of parallel work
 
 typedef struct finite_job {
     const osh_tensor *x;
-    _Atomic int64_t first; // lowest index of a NaN or infinity that a thread has found so far
+    _Atomic int64_t first; // lowest index of a NaN or infinity found so far
 } finite_job;
 
 static osh_status nonfinite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

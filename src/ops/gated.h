@@ -1,7 +1,6 @@
 /* gated.h - computes act(x gate^T) * (x up^T) in one step, the first part of a gated MLP. The
  * result has the same bytes as the ops linear (gate), linear (up) and glu in sequence. The two
- * matrix products are computed block by block in the first-level cache, so no tensor stores a whole
- * product. */
+ * matrix products are computed block by block in the L1 cache, so neither is stored as a whole. */
 #ifndef OSH_GATED_H
 #define OSH_GATED_H
 #include "ops/op.h"
@@ -21,5 +20,6 @@ bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
  * finite. If a value is not finite, the values of `out` are undefined. */
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g);
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads); // returns an upper bound of the
-                                                               // gross bytes of scratch
+                                                               // bytes of scratch, with the
+                                                               // allocator's overhead
 #endif

@@ -79,9 +79,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of one head. `dw` [D] receives the gradient of w; NULL: not computed. s =
- * silu(z), r = 1 / sqrt(mean(u^2) + eps), `after` and `before`: the gate is applied after or before
- * the norm.
+/* Adds the gradients of one head. Adds the gradient of w to dw [D], unless dw is NULL. s = silu(z),
+ * r = 1 / sqrt(mean(u^2) + eps), `after` and `before`: the gate is applied after or before the
+ * norm.
  *
  *             u      n      g         du                     dw
  *   after     x      x r    dy w s    (g - n mean(g n)) r    dy n s
@@ -101,8 +101,8 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, const fl
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u: the same product in both rows of the
-                                                   // table
+        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u, which is the same product in both rows of
+                                                   // the table
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {
@@ -128,15 +128,15 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Computes the gradients of x, z and w on all threads. If w has a gradient, computes on one thread,
- * which adds up dw row by row. */
+/* Computes the gradients of x, z and w on all threads. If the gradient of w is requested, computes
+ * on one thread, so that dw is summed row by row. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
-    double *dw = NULL;    // own: [D] gradient of w for one sample
-    osh_tile *seq = NULL; // own: one tile for each sample
+    double *dw = NULL;    // gradient of w for one sample, [D]; own
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     float w[MOST];
 
     if (!a->din[2])

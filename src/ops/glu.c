@@ -53,7 +53,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_glu_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t n = osh_tensor_numel(a->in[0]);
-    float *gate = NULL, *up = NULL; // own: [N, F] each
+    float *gate = NULL, *up = NULL; // gate and up in f32, [N, F]; own
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));

@@ -32,7 +32,7 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. l: the lower
+/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. `l`: the lower
  * triangle L, which is overwritten by L^-1. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
@@ -60,7 +60,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t n = a->out[0]->shape[0];
     float *h = a->out[0]->data;
-    double *l = NULL, *inv = NULL; // own: [n, n] each
+    double *l = NULL, *inv = NULL; // factor L and inverse of H, [n, n]; own
 
     OSH_NEW(cx, l, n * n);
     OSH_NEW(cx, inv, n * n);

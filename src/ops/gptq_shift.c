@@ -15,8 +15,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* Computes to = U^T (U from) for one row of D in solving order. to, from: [n]; u: [n, n] upper
- * triangular; room: scratch [n]. */
+/* `to` = U^T (U `from`) for one row of D in solving order. `to`, `from`: [n]; `u`: [n, n] upper
+ * triangular; `room`: scratch [n]. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -35,8 +35,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    double *row = NULL; // own [3, I]: a row of D in solving order, a row of S in solving order,
-                        // scratch
+    double *row = NULL; // row of D in solving order, row of S in solving order, scratch; [3, I],
+                        // own
 
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {

@@ -4,8 +4,7 @@
  *
  * H is the Hessian of GPTQ and SparseGPT up to a factor, which the modifier applies (llmcompressor
  * accumulate_hessian). Products of bf16 values are exact in f32. Sums are f32. The kernels add
- * tiles of tokens one after the other, sample by sample. Shapes: N tokens of the batch, I
- * in_features. */
+ * tiles of tokens in order, sample by sample. Shapes: N tokens of the batch, I in_features. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -25,7 +24,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
-    float *x = NULL, *h = a->out[0]->data; // x: own [N, I]; h: view of the output
+    float *x = NULL, *h = a->out[0]->data; // x: input in f32, own [N, I]; h: view of the output
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -1,4 +1,4 @@
-/* join.c - puts the columns of two values side by side, head by head.
+/* join.c - concatenates the columns of two values, head by head.
  *
  *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads
  *   out [N, H*(width + S)]
@@ -69,8 +69,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Splits the gradient of the output: adds the columns of dout to the gradients of a and b. A shared
- * b receives the sum over the heads. */
+/* Splits the gradient of the output: adds the columns of dout to the gradients of a and b. If b is
+ * shared by all heads, its gradient is the sum over the heads. */
 static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

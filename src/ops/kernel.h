@@ -40,7 +40,7 @@ float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
 /* For the reference kernels: computes the gradient of op kl (if `kl` is true) or nll with respect
  * to in[0]. Does not round logits. */
 osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl);
-/* For the reference kernels: adds `more` to element `at` of a gradient. Does nothing if din is
+/* For the reference kernels: din[`at`] += `more`, for a gradient `din`. Does nothing if din is
  * NULL. */
 void osh_grad_add(osh_tensor *din, int64_t at, double more);
 /* Fills din[k] with zeros for each bit k that is set in a->fresh, and clears a->fresh. */
@@ -48,22 +48,22 @@ osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a);
 
 typedef struct osh_tile {
     int64_t row, n;    // rows [row, row + n) of the batch
-    int64_t pos, len;  // pos: position in its sample of the first row; len: number of tokens of the
+    int64_t pos, len;  // pos: position of the first row in its sample; len: number of tokens of the
                        // sample
 } osh_tile;
 /* Cuts N rows into tiles of at most tile_rows rows. No tile has rows of two samples. The caller
  * frees the list (osh_free). */
 osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
                          int64_t N, int64_t tile_rows);
-/* For a sample that runs in pieces (osh_op_past): adds the number of earlier tokens to pos and len
- * of each tile. Does nothing if `past` is NULL. */
+/* For a sample of which only the next tokens are computed (osh_op_past): adds the number of earlier
+ * tokens to `pos` and `len` of each tile. Does nothing if `past` is NULL. */
 void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of a range of tiles [first, end) that has at most max_rows rows in total and is
  * as long as possible. The range contains at least one tile, even if this tile has more rows. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
 /* Computes a statistic of each channel of in[0] x [N, D]: N tokens, D channels. `step` adds columns
- * [c, c + n) of one row x to out[0]. Each thread computes some columns and adds the rows in order,
- * so the result does not depend on batches or threads. */
+ * [c, c + n) of one row `x` to the statistic in out[0]. Each thread computes some columns and adds
+ * the rows in order, so the result does not depend on batches or threads. */
 typedef void (*osh_channel_step)(const osh_tensor *out, const float *x, int64_t c, int64_t n);
 osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step);
 /* Calls fn once for each head of each sample, on all threads (cpu/by_head.c). fn works on rows
@@ -72,26 +72,25 @@ typedef void (*osh_head_fn)(const osh_op_args *a, const osh_tile *seq, int64_t h
 osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats,
                        osh_head_fn fn);
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
-/* Scratch of one call of osh_head_back.back, which computes the gradients of one head of one
+/* Scratch for one call of osh_head_back.back, which computes the gradients of one head of one
  * sample. Samples run one after the other, so that the gradients of weights are summed in the order
  * of the samples. */
 typedef struct osh_head_room {
-    int64_t longest; // tokens of the longest sample
-    float *own;      // scratch of the thread, set to 0; osh_head_back.floats returns its size
-    float *shared;   // scratch of the head, which osh_head_back.after reads; osh_head_back.shared
-                     // returns its size
+    int64_t longest; // number of tokens of the longest sample
+    float *own;      // scratch of the thread, set to 0, osh_head_back.floats floats
+    float *shared;   // results of the head for osh_head_back.after, osh_head_back.shared floats
 } osh_head_room;
 typedef struct osh_head_back {
     int64_t heads, wave;                                   // heads: number of heads; wave: number
-                                                           // of heads that run at a time (a wave);
-                                                           // 0: all heads
+                                                           // of heads that are computed in parallel
+                                                           // (a wave), 0: all heads
     int64_t (*floats)(const void *attr, int64_t n_tokens); // returns the number of floats of
                                                            // osh_head_room.own
     int64_t (*shared)(const void *attr, int64_t n_tokens); // returns the number of floats of
                                                            // osh_head_room.shared; NULL: 0
     void (*back)(const osh_grad_args *a, const osh_tile *seq, int64_t head, const osh_head_room *r);
     /* One thread calls `after` after each wave, for heads [first, first + n). The function reads
-     * the values that these heads wrote to osh_head_room.shared. NULL: no call. */
+     * the values that these heads wrote to osh_head_room.shared. NULL: not needed. */
     void (*after)(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                   const osh_head_room *r);
 } osh_head_back;

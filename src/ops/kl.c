@@ -17,12 +17,12 @@
 #include <math.h>
 
 typedef struct model_rule {
-    const osh_logits_rule *rule; // NULL: the model does not change its logits
+    const osh_logits_rule *rule; // rule for the logits of a model; NULL: logits are not changed
     osh_dtype dt;
 } model_rule;
 
 /* Computes the logits [V] of one row x [D]. Returns log(sum(exp(logit))). Sets *best to the index
- * of the largest logit (of equal logits the first). size: {V, D}. */
+ * of the largest logit (of equal logits the first). `size` is {V, D}. */
 static double kl_row_logits(float *logit, int64_t *best, const float *x, const float *w,
                             const int64_t *size, const model_rule *m)
 {
@@ -45,8 +45,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: x [N, D] and w [V, D] of each model;
-                                                   // logit [2, V]
+    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own, in f32: x [N, D] and w [V, D] of each
+                                                   // model; logit [2, V]
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
     double lse[2];

@@ -36,7 +36,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
     double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
-    float *x = NULL, *w = NULL, *b = NULL; // own: x [N, D]; w [D]; b [D], or NULL without a bias
+    float *x = NULL, *w = NULL, *b = NULL; // own, in f32: x [N, D]; w [D]; b [D], or NULL without a
+                                           // bias
 
     assert(osh_tensor_numel(a->in[1]) == D);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -70,9 +71,9 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
-    float *x = NULL, *w = NULL; // own: x [N, D]; w [D]
-    double *sums = NULL;        // own: [2, D] dw and db of one sample
-    osh_tile *seq = NULL;       // own: one tile for each sample
+    float *x = NULL, *w = NULL; // own, in f32: x [N, D]; w [D]
+    double *sums = NULL;        // dw and db of one sample, [2, D]; own
+    osh_tile *seq = NULL;       // the samples, one tile (range of rows) each; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

@@ -52,8 +52,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own: x [N, I]; w [O, I]; b [O], or NULL
-                                                        // without a bias; row [O]
+    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own, in f32: x [N, I]; w [O, I]; b [O],
+                                                        // or NULL without a bias; row of y [O]
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -83,8 +83,8 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
-    float *x = NULL, *w = NULL; // own: x [N, I]; w [O, I]
-    osh_tile *seq = NULL;       // own: one tile for each sample
+    float *x = NULL, *w = NULL; // own, in f32: x [N, I]; w [O, I]
+    osh_tile *seq = NULL;       // the samples, one tile (range of rows) each; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

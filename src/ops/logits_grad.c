@@ -1,5 +1,5 @@
 /* logits_grad.c - the reference kernel for the gradients of kl and nll, the two losses of a model's
- * logits, with respect to the input x of the output head.
+ * logits, with respect to x, the input of lm_head.
  *
  *   z = x W^T, l = rule(z), p = softmax(l)
  *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits
@@ -13,7 +13,7 @@
 #include <math.h>
 
 /* Computes the probabilities p [V] of one row x [D], and the derivative `slope` [V] of the logits
- * rule. slope NULL: not computed. size: {V, D}. */
+ * rule. `slope` NULL: not computed. `size` is {V, D}. */
 static void logits_row_softmax(double *p, double *slope, const float *x, const float *w,
                                const int64_t *size, const osh_logits_rule *rule)
 {
@@ -39,10 +39,11 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: x [N, D] and w [V, D] of the model;
-                                                        // x2 [N, D2] and w2 [V, D2] of the
+    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own, in f32: x [N, D] and w [V, D] of the
+                                                        // model; x2 [N, D2] and w2 [V, D2] of the
                                                         // reference model for kl, NULL for nll
-    double *p = NULL;                                   // own [3, V]: p and slope of the model, r
+    double *p = NULL;                                   // p and slope of the model, then r; [3, V],
+                                                        // own
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

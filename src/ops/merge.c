@@ -7,8 +7,8 @@
  *   merge_channel_sum  out F32 [2, n] of channel_sum: (s[0] - s[1]) + (s'[0] - s'[1]), in double
  *   merge_ranges       out F32 [2, n]: the smaller of both minima, the larger of both maxima
  *
- * One thread computes the sum of an element, so the result does not depend on threads. n: columns
- * of the statistic. */
+ * Each element is summed by one thread, so the result does not depend on the number of threads. n:
+ * columns of the statistic. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
@@ -24,10 +24,10 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // elements that the loop body adds, which the compiler turns into vector
-                    // instructions
+enum { WIDE = 16 }; // number of elements that the loop body adds, so that the compiler vectorizes
+                    // it
 
-/* Adds from [n] to `to` [n] and sets `from` to 0. */
+/* Adds `from` [n] to `to` [n] and sets `from` to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;

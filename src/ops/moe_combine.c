@@ -6,9 +6,9 @@
  *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of the experts instead)
  *
  * As in transformers' Qwen3MoeExperts, the product is rounded to the dtype of y, and index_add_
- * adds in that dtype, one expert after the other, from zeros on. Rows of y whose token is not
- * routed to the expert are ignored, even if they contain infinities. out may be the same tensor as
- * sum. Shapes: N tokens of the batch, D elements per token, E experts. */
+ * adds in that dtype, one expert after the other, beginning with zeros. Rows of y whose token is
+ * not routed to the expert are ignored, even if they contain infinities. out may be the same tensor
+ * as sum. Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <assert.h>
 #include <string.h>
 
@@ -93,7 +93,7 @@ static osh_status moe_combine_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[2]);
     const osh_moe_combine_attr *at = a->attr;
     const float *dy = a->dout[0]->data;
-    float *y = NULL, *route = NULL; // own: y [N, D]; route [N, E]
+    float *y = NULL, *route = NULL; // own, in f32: y [N, D]; route [N, E]
 
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &route, a->in[2]));

@@ -75,8 +75,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] rank before x[at]: they are larger, or equal
- * with a lower index. */
+/* Returns true if at least `most` elements of x [n] rank before x[`at`]: they are larger than
+ * x[`at`], or equal with a lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
@@ -104,7 +104,7 @@ static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
             c[e] = -INFINITY;
 }
 
-/* Computes the weights s [E] of the experts for one token from the logits [E]. bias: [E] f32, or
+/* Computes the weights s [E] of the experts for one token from the logits [E]. `bias`: [E] f32, or
  * NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
@@ -180,15 +180,15 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* ---- gradient of the weights of the chosen experts; the choice has no gradient ---- */
+/* ---- gradient ---- */
 
 typedef struct gate_back_job {
     const osh_grad_args *a;
-    float *to_logits; // own: [N, E] gradients of the logits
+    float *to_logits; // gradients of the logits, [N, E]; own
 } gate_back_job;
 
-/* Computes the gradient `to` [E] of the logits [E] of one token. route [E]: the weights from
- * gate_route_row; g [E]: the gradient of these weights. */
+/* Sets `to` [E] to the gradient of the logits [E] of one token. `route` [E]: the weights from
+ * gate_route_row; `g` [E]: the gradient of these weights. */
 static void gate_logits_back(float *to, const double *logits, const float *route, const float *g,
                              const osh_moe_gate_attr *at)
 {
@@ -247,7 +247,7 @@ static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     return OSH_OK;
 }
 
-/* Adds the gradient of w[e] [D], the router's weights of expert e, token by token. */
+/* Adds the gradient of w[e] [D], row e of the router's weight, token by token. */
 static osh_status gate_expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
 {
     const gate_back_job *j = user;

@@ -19,8 +19,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
-    const int32_t *target = a->in[2]->data; // [N] token ids; < 0: the row has no target
-    /* x [N, D], w [V, D], logit [V]: own; nll: view of the output */
+    const int32_t *target = a->in[2]->data; // token ids, [N]; < 0: the row has no target
+    /* x [N, D], w [V, D] and logit [V] in f32: own; `nll`: view of the output */
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -47,7 +47,7 @@ done:
 }
 
 /* Computes the gradient with respect to x, the only input with a gradient: dx = dnll (p - [v ==
- * target]) W. The derivative of the logits rule multiplies the first two factors. */
+ * target]) W. dnll (p - [v == target]) is first multiplied by the derivative of the logits rule. */
 static osh_status nll_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, false);

@@ -24,8 +24,8 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
-    const int64_t *offsets; // view [n + 1]: first row of each sample, and the end of the last
-                            // sample. offsets[0] is 0, unless the samples are a group of a batch
+    const int64_t *offsets; // first row of each sample, and the end of the last sample, [n + 1];
+                            // view. offsets[0] is 0, unless the samples are a group of a batch
                             // (stat.h)
 } osh_seqs;
 
@@ -36,14 +36,14 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that runs in pieces (some tokens at a time). in[] contains the
- * next piece: row r of in[] is token n + r of the sample. The state contains values of earlier
- * tokens that the op needs (keys and values, say). The state is 0 before the first piece; an op
- * that runs a piece updates it. */
+/* The earlier tokens of a sample that is computed in several calls, some tokens (a piece) per call.
+ * in[] contains the next piece: row r of in[] is token n + r of the sample. The state contains
+ * values of earlier tokens that the op needs (keys and values, say). The state is 0 before the
+ * first piece; an op that runs a piece updates it. */
 typedef struct osh_op_past {
-    int64_t n;    // tokens of all earlier pieces
-    int64_t room; // largest number of tokens that all pieces of the sample together can have
-    void *state;  // view: osh_op.state bytes; NULL: the op has no state
+    int64_t n;    // number of earlier tokens
+    int64_t room; // capacity: largest number of tokens of the sample, all pieces together
+    void *state;  // values of earlier tokens, osh_op.state bytes; NULL: the op has no state; view
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
@@ -53,17 +53,17 @@ typedef struct osh_op_args {
                                          // says which output may be the same tensor as an input
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
-    const osh_op_rows *rows;             // for ops with by_rows on a device: the rows to compute;
+    const osh_op_rows *rows;             // rows to compute, for ops with `by_rows` on a device;
                                          // NULL: all rows
-    const osh_op_past *past; // on the host: in[] is the next piece of a sample; NULL: in[] contains
-                             // whole samples
+    const osh_op_past *past; // earlier tokens of the sample, whose next tokens are in[] (on the
+                             // host only); NULL: in[] contains whole samples
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds dL/din to din,
- * F32, for values and for weights. It computes the derivative of the formula at the values of in[]
- * and ignores roundings of the forward pass.
+/* Arguments of the gradient of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds
+ * dL/din to din, F32, for values and for weights. It computes the derivative of the formula at the
+ * values of in[] and ignores roundings of the forward pass.
  *
  * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
  * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
@@ -75,7 +75,7 @@ typedef struct osh_grad_args {
     osh_tensor *din[OSH_OP_MAX_IN]; // NULL: this gradient is not computed
     const void *attr;
     const osh_seqs *seqs;
-    bool rough;     // the kernel may round dout to the dtype of in[0] before it multiplies
+    bool rough;     // true: the kernel may round dout to the dtype of in[0] before it multiplies
     unsigned fresh; // bit k: din[k] is not initialized; the kernel overwrites it instead of adding
                     // to it
 } osh_grad_args;
@@ -88,7 +88,7 @@ typedef struct osh_op {
                                 // config.json; NULL: the op has none
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output and the shape of each weight.
-     * in_width: widths of the inputs. out_width: on entry the widths from the template, 0 if
+     * `in_width`: widths of the inputs. `out_width`: on entry the widths from the template, 0 if
      * unknown; on return the computed widths. If w_ndim[k] is 0, weight k is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
@@ -99,8 +99,8 @@ typedef struct osh_op {
      * the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the gross bytes that run[OSH_CUDA] allocates in the device's arena,
-     * for x of dtype dt. NULL: the kernel allocates nothing. */
+    /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena for x
+     * of dtype `dt`, with the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* Kernels of the gradient. grad[OSH_REF] is NULL if the op has no gradient; grad[OSH_CPU] is
@@ -110,41 +110,43 @@ typedef struct osh_op {
      * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the gross bytes that grad[OSH_CUDA] allocates in the device's
-     * arena. NULL: the kernel allocates nothing. */
+    /* Returns an upper bound of the bytes that grad[OSH_CUDA] allocates in the device's arena, with
+     * the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, osh_dtype dt);
-    bool writes;        // grad[OSH_CPU] reads osh_grad_args.fresh; before all other kernels
-                        // osh_op_grad sets fresh gradients to zero
-    bool in_place_grad; // grad[OSH_CPU]: din[0] may be the same tensor as dout[0] if din[0] is
-                        // fresh
+    bool writes;        // true: grad[OSH_CPU] handles osh_grad_args.fresh; false: osh_op_grad sets
+                        // fresh gradients to zero first, as for all other kernels
+    bool in_place_grad; // true: for grad[OSH_CPU], din[0] may be the same tensor as dout[0] if
+                        // din[0] is fresh
     unsigned masked;    // bit k: the op may skip rows of in[k]; values of skipped rows may be NaN
                         // or infinite
-    bool in_place;      // on the host out[0] may be the same tensor as in[0]
-    bool by_rows;       // row r of the output depends only on row r of the inputs
+    bool in_place;      // true: on the host out[0] may be the same tensor as in[0]
+    bool by_rows;       // true: row r of the output depends only on row r of the inputs
     unsigned spreads;   // bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in
                         // out[0]
-    bool lookup;        // in[0] contains row numbers of in[1], and the op reads only these rows
-    bool host_only;     // no GPU kernel exists, so a plan runs the op on the host
+    bool lookup;        // true: in[0] contains row numbers of in[1], and the op reads only these
+                        // rows
+    bool host_only;     // true: the op has no GPU kernel, so a plan runs it on the host
     bool attends;       // true for attention ops: in[0], in[1], in[2] are q, k, v; attr is an
                         // osh_attention_attr
-    bool passes;        // out[0] contains only elements of in[0] and zeros, so the range of out[0]
-                        // is within the range of in[0]
-    bool f32_out;       // out[0] is F32 for every compute dtype; the op that reads out[0] rounds
+    bool passes;        // true: out[0] contains only elements of in[0] and zeros, so its values
+                        // have no larger range than those of in[0]
+    bool f32_out;       // true: out[0] is F32 for every compute dtype; the op that reads out[0]
+                        // rounds
     unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
-    /* A sample can run in pieces (some tokens at a time) if each op of the graph has `each_token`
-     * or `next`. */
-    bool each_token;    // the output of a token does not depend on other tokens or on the token's
-                        // position
-    osh_op_fn next;     // runs one piece of a sample on the host; a->past describes the earlier
-                        // pieces
-    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
-     * dtype of in[0]. NULL: `next` needs no state. */
+    /* A sample can be computed in several calls, some tokens (a piece) per call, if each op of the
+     * graph has `each_token` or `next`. */
+    bool each_token;    // true: the output of a token does not depend on other tokens or on the
+                        // token's position
+    osh_op_fn next;     // runs the op on the next tokens of a sample, on the host; a->past
+                        // describes the earlier tokens
+    /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
+     * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
-/* Returns bit k of op->spreads, but false if attributes of the op limit its result, because an
- * infinity in in[k] can then give a finite result. */
+/* True if bit k of op->spreads is set, unless attributes of the op limit its result: an infinity in
+ * in[k] can then give a finite result. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
@@ -156,9 +158,9 @@ osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
  * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
-/* Adds the gradients to a->din, on the host or on the device of dout. Fails with OSH_E_UNSUPPORTED
- * if the op has no gradient, or if dout is on a device and the op has no GPU kernel for the
- * gradient. */
+/* Computes the gradients and adds them to a->din, on the host or on the device of dout. Fails with
+ * OSH_E_UNSUPPORTED if the op has no gradient, or if dout is on a device and the op has no GPU
+ * kernel for the gradient. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Finds the first NaN or infinity of x on all threads. Sets *at to the index, or to -1 if all
  * values are finite. */
@@ -166,50 +168,54 @@ osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
 /* Runs op kl on a->in and adds the divergences of the first n rows to *sum. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
-/* Returns the gross host bytes that osh_kl_sum needs for N rows, without the scratch of the op. */
+/* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
+ * overhead, without the scratch of the op. */
 size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
 typedef struct {
     double eps;
-    int64_t head_dim; /* 0: a whole row is normalized; else each head (q_norm, k_norm) */
+    int64_t head_dim; /* length of a normalized slice, as for q_norm and k_norm; 0: the whole row */
     double offset;    /* number added to the weight (Gemma: 1) */
-    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo) */
+    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo); false: also
+                       * before it */
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: whole row */
+typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* see slice.c; period 0: the
+                                                                       * whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` is rounded to the dtype
-                                                             * of x first */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; rounded: true if the
+                                                             * factor is rounded to the dtype of x
+                                                             * first */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
 /* The graph computes the inverse frequencies from the model's osh_rope. Only for the type `dynamic`
  * does the op itself compute frequencies. */
 typedef struct {
     int64_t head_dim, rotary_dim;
-    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2] inverse frequencies
-    float long_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2] inverse frequencies for samples longer
-                                         // than long_from tokens; long_from 0: not used
+    float inv_freq[OSH_ROPE_MAX_FREQS];  // inverse frequencies, [rotary_dim / 2]
+    float long_freq[OSH_ROPE_MAX_FREQS]; // inverse frequencies for samples longer than long_from
+                                         // tokens, [rotary_dim / 2]; long_from 0: not used
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
-    bool dynamic; // true, for dynamic NTK: the frequencies of a sample of L > max_pos tokens depend
-                  // on L
+    bool dynamic; // true: dynamic NTK, in which the frequencies of a sample of L > max_pos tokens
+                  // depend on L
     double theta, factor; int64_t max_pos;
-    bool interleaved; // true: pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
-    bool f32;         // cos, sin and products are f32 and not rounded, so that only the sum is
-                      // rounded
-    /* The op multiplies the result by 1 + beta ln(1 + floor(position / original)). beta 0: it does
-     * not. */
+    bool interleaved; // true: rotates pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
+    bool f32;         // true: cos, sin and products stay f32, and only the sum is rounded; false:
+                      // all are rounded
+    /* The op multiplies the result by 1 + beta ln(1 + floor(position / original)), unless beta is
+     * 0. */
     double position_beta;
     int64_t position_original;
 } osh_rope_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
-    double softcap; /* 0: no cap; else a score becomes c tanh(score / c) */
+    double softcap; /* limit c of the scores: a score becomes c tanh(score / c); 0: no limit */
     int64_t chunk;  /* keys per chunk (Llama 4): a query sees only keys of its own chunk; 0: all
                      * keys are one chunk */
 } osh_attention_attr;
@@ -222,8 +228,8 @@ static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 }
 typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
-    char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* 0: no limit; else largest gate and |up| (glu.c) */
+    char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
+    double limit; /* largest gate and largest |up| (glu.c); 0: no limit */
     double alpha; /* factor inside the sigmoid of the clamped gate */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
@@ -238,24 +244,26 @@ typedef struct {
     int64_t experts, n_group, topk_group;
     double scale; // factor of the weights of the experts
     bool sigmoid, bias;
-    char *method; /* "greedy": groups are ignored */
+    char *method; /* method for choosing groups; "greedy": groups are ignored */
 } osh_moe_gate_attr;
 /* True if a token can use only the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
-typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
+typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* expert: index of the expert;
+                                                                      * plain: true if the router's
+                                                                      * weight is not applied */
 typedef struct { int64_t expert; } osh_routed_scale_attr; /* index of the expert; -1: each token has
                                                            * only one expert */
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // view; NULL: the matrix is the weight T of the node
+    const osh_rotation *r; // the matrix; NULL: the matrix is the weight T of the node; view
     bool transposed;
 } osh_rotate_attr;
 typedef struct { // attributes of mix (mix.c)
     uint64_t key;
     double share;           // probability that an element comes from in[0]
-    const int64_t *samples; // view: sample numbers of the batch; NULL: the numbers are
-                            // first_sample, first_sample + 1, ...
+    const int64_t *samples; // sample numbers of the batch; NULL: first_sample, first_sample + 1,
+                            // ...; view
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);

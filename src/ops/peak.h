@@ -1,18 +1,17 @@
-/* peak.h - measures the highest speeds of the processor, with the matrix products that the kernels
- * use. Reports compare the speed of a compression with these speeds. */
+/* peak.h - measures the peak speeds of the processor, with the matrix product kernels of the ops.
+ * Reports compare the speed of a compression with these speeds. */
 #ifndef OSH_PEAK_H
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* Measures floating-point operations per second of all threads together. Each thread multiplies
- * square matrices of its own for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h),
- * whichever is faster; BF16 uses pairs (math/pairs.h). A processor without BF16 instructions
- * computes BF16 products in f32; for BF16 the function then returns OSH_E_UNSUPPORTED without a
- * message. */
+/* Measures floating-point operations per second of all threads together. Each thread multiplies its
+ * own square matrices for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h), whichever is
+ * faster; BF16 uses pairs (math/pairs.h). Without BF16 instructions the kernels compute BF16
+ * products in f32, and the function returns OSH_E_UNSUPPORTED without a message for BF16. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
-/* Measures floating-point operations per second of causal attention, on all threads as in a
+/* Measures floating-point operations per second of causal attention, on all threads, as during a
  * compression: one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M).
- * Operations on masked keys are not counted. */
+ * The result does not count operations on masked keys. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of AMX tiles: each thread multiplies one band of 32
  * rows, which fits in the first-level cache, by panels of 1 MiB, which fit in the second-level
@@ -24,8 +23,8 @@ osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of one matrix product of BF16 pairs on each thread.
  * A compression computes the same products for a sample of 512 tokens: a linear layer [O, I]; gate
  * and up with their glu; or the lower triangle of a Hessian of I columns. Eight samples are used in
- * turn, so that x comes from memory. On a processor without BF16 instructions the function returns
- * OSH_E_UNSUPPORTED without a message. */
+ * turn, so that x is read from memory and not from a cache. On a processor without BF16
+ * instructions the function returns OSH_E_UNSUPPORTED without a message. */
 typedef enum { OSH_PEAK_LINEAR, OSH_PEAK_GATED, OSH_PEAK_HESSIAN } osh_peak_kind;
 typedef struct osh_peak_shape {
     osh_peak_kind kind;

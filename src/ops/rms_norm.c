@@ -49,7 +49,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->out[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
     int64_t n_slices = osh_rows(a->in[0]) * (width / D);
-    float *x = NULL, *w = NULL; // own: x [n_slices, D]; w [D]
+    float *x = NULL, *w = NULL; // own, in f32: x [n_slices, D]; w [D]
 
     assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(a->in[1]) == D));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -80,9 +80,9 @@ static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
-    float *x = NULL, *w = NULL; // own: x [N, width]; w [D]
-    double *dw = NULL;          // own: [D] gradient of w for one sample
-    osh_tile *seq = NULL;       // own: one tile for each sample
+    float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D]
+    double *dw = NULL;          // gradient of w for one sample, [D]; own
+    osh_tile *seq = NULL;       // the samples, one tile (range of rows) each; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

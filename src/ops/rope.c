@@ -76,7 +76,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head [Dh] of a token at position pos. way 1: forward; -1: by the negative angle, for
+/* Rotates one head [Dh] of a token at position pos. `way`, the factor of the angle, is 1, or -1 for
  * gradients. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
@@ -99,8 +99,8 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Rotates all heads of x, a tensor with the shape of `like`. way 1: forward, rounds to the dtype of
- * `like`; -1: by the negative angle, for gradients, without rounding. */
+/* Rotates all heads of x, a tensor with the shape of `like`. `way`, the factor of the angle, is 1
+ * and the result is rounded to the dtype of `like`, or -1 for gradients, without rounding. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -108,7 +108,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {

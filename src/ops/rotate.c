@@ -14,8 +14,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of x per chunk of parallel work; each converted row of T is used for
-                   // all of them
+enum { ROWS = 8 }; // rows of x per chunk of parallel work, which share each converted row of T
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -31,14 +30,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct rotate_rows {
-    osh_tensor to;       // view: y, or the F32 gradient [N, D] if `add` is true
+    osh_tensor to;       // output y, or the F32 gradient [N, D] if `add` is true; view
     const osh_tensor *x, *T;
     const osh_rotate_attr *at;
     bool transposed, add;
 } rotate_rows;
 
-/* Adds to sum [n] the products of row k of T [n, n]. After all rows, sum is x T, or x T^T if
- * `transposed` is true. */
+/* Adds the contribution of row k of T [n, n] to `sum` [n]. After all rows, `sum` is x T, or x T^T
+ * if `transposed` is true. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)
 {
@@ -112,7 +111,7 @@ static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_rotate_attr *at = a->attr;
     const osh_tensor *dy = a->dout[0];
-    float *dx = NULL; // own: [N, D] copy of dy
+    float *dx = NULL; // copy of dy, [N, D]; own
     rotate_rows j = {.x = dy, .T = a->in[1], .at = at, .transposed = !at->transposed, .add = true};
     if (!a->din[0]) goto done;
     j.to = *a->din[0];

@@ -15,7 +15,7 @@
 typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
 typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; } osh_delta_rule_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
-/* before: true if the gate is applied before the norm. */
+/* `before`: true if the gate is applied before the norm. */
 typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_attr;
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/delta_rule.c
@@ -27,15 +27,15 @@ osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // in c
 size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, int n_threads);
 /* Computes gates[0], the decay of a head's state for one token, and gates[1], the factor sigmoid(b)
- * of the correction of the state. a, b: the token's inputs; weights: A_log and dt_bias of the head;
- * dt: dtype of x. */
+ * of the correction of the state. `a`, `b`: the token's inputs; `weights`: A_log and dt_bias of the
+ * head; `dt`: dtype of x. */
 void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt);
-/* Computes the gradients `to` of a, b, A_log and dt_bias from d, the gradients of the two gates. w:
- * A_log and dt_bias. */
+/* Computes the gradients `to` of a, b, A_log and dt_bias from `d`, the gradients of the two gates.
+ * `w`: A_log and dt_bias. */
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
                           const float w[2]);
-/* Computes the backward pass of f(x) = by x / sqrt(x x + 1e-6), which scales x [n] to length `by`:
- * adds the gradient of x to dx, where d is the gradient of f(x). Does nothing if dx is NULL. */
+/* Backward pass of f(x) = `by` x / sqrt(x x + 1e-6), which scales x [n] to length `by`: adds the
+ * gradient of x to dx. `d` is the gradient of f(x). Does nothing if dx is NULL. */
 void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by);
 
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/ssm_scan.c
@@ -46,8 +46,8 @@ size_t osh_ssm_scan_state(const void *attr, const int64_t *in_width, int64_t n_t
 osh_status osh_ssm_scan_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // in cpu/ssm_scan_grad.c
 size_t osh_ssm_scan_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                  int64_t n_tokens, int n_threads);
-/* Computes *decay, the factor of a head's state for one token, and *step, the factor d of the
- * token's x. `weights` are A_log, D and dt_bias of the head. */
+/* Computes *decay, the factor of a head's state for one token, and *step, the factor d (step size)
+ * of the token's x. `weights` are A_log, D and dt_bias of the head. */
 void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float dt,
                    const float weights[3], osh_dtype dtype);
 /* Computes the gradients to[0] of dt (and dt_bias) and to[1] of A_log from d, the gradients of the

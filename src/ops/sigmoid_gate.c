@@ -65,7 +65,7 @@ static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
     const float *dy = a->dout[0]->data;
-    float *gate = NULL, *x = NULL; // own: gate [N] or [N, D]; x [N, D]
+    float *gate = NULL, *x = NULL; // own, in f32: gate [N] or [N, D]; x [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));

@@ -1,4 +1,5 @@
-/* slice.c - copies some columns of each row, such as a part of the output of a fused projection.
+/* slice.c - copies some columns of each row, such as k from the output of a fused q, k, v
+ * projection.
  *
  *   in[0] x [N, W]     out y [N, W / period * (width + pad)]
  *   columns c with first <= c mod period < first + width
@@ -8,9 +9,9 @@
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * A period of 0 means the whole row (Phi-3). `pad` zeros are appended to each part: DeepSeek's
- * values are narrower than its keys, and the op attention needs equal widths. Shapes: N tokens of
- * the batch, W columns. */
+ * A period of 0 means the whole row (Phi-3). `pad` zeros are appended to the columns of each
+ * period: DeepSeek's values are narrower than its keys, and the op attention needs equal widths.
+ * Shapes: N tokens of the batch, W columns. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -1,6 +1,6 @@
 /* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A
  * head has a state Z: one vector [S] for each of its P channels. Each token scales the vectors
- * down, adds x B of the token, and reads the vectors with C of the token.
+ * down, adds x B of the token, and outputs the products of the vectors with C of the token.
  *
  *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups [S]
  *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]
@@ -63,9 +63,9 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
     *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
 }
 
-typedef struct whole { // all inputs of a call in f32, and scratch for one head
+typedef struct whole { // all inputs of the op in f32, and scratch for one head
     float *x, *dt, *w[3], *y; // own
-    double *Z;                // own: [P, S] state of one head
+    double *Z;                // state of one head, [P, S]; own
 } whole;
 
 /* Computes head h of one sample, which has rows [row, row + n). */
@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -140,11 +140,11 @@ done:
  *
  *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * These are the steps of one token, from the last to the first; dZ is the gradient with respect to
- * Z. At the end of the step dZ is multiplied by the decay f = exp(-A d), A = exp(A_log). The
- * gradient with respect to f is the sum of dZ times Z before the token. The gradient with respect
- * to d has two terms: x B dZ, and -A f times the gradient of f. The gradient with respect to A is
- * -d f times the gradient of f. */
+ * These are the steps for one token; tokens are processed from the last to the first. dZ is the
+ * gradient with respect to Z. At the end of the step dZ is multiplied by the decay f = exp(-A d), A
+ * = exp(A_log). The gradient with respect to f is the sum of dZ times Z before the token. The
+ * gradient with respect to d has two terms: x B dZ, and -A f times the gradient of f. The gradient
+ * with respect to A is -d f times the gradient of f. */
 
 void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
                         const double d[2], float dt, const float weights[3])
@@ -208,8 +208,8 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
-    double *Z = NULL;     // own: memory of dZ [P, S] and after it of the states Z [N + 1, P, S]
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    double *Z = NULL;     // dZ [P, S] and after it the states Z [N + 1, P, S]; own
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -217,7 +217,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t h = 0; h < at->heads; h++) {
-            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // sets dZ and Z[0] to 0
+            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // sets dZ and the state Z[0] to 0
             ssm_head_back_ref(a, &w, Z + each, Z, &seq[s], h);
         }
 done:

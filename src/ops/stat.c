@@ -91,7 +91,7 @@ osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t,
     osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // own: *state
     OSH_TRY(osh_tensor_new_on(cx, &state, where, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(state_empty(cx, t, state));
-    *out = state, state = NULL; // give: the caller owns the state
+    *out = state, state = NULL; // passes ownership of the state to the caller
 done:
     osh_tensor_free(cx, state);
     return rc;
@@ -130,7 +130,7 @@ osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh
     OSH_NEW(cx, s, 1);
     *s = (osh_stat){.type = t, .groups = groups, .group = -1};
     OSH_TRY(osh_stat_state(cx, &s->all, t, n, where));
-    *out = s, s = NULL; // give: the caller owns s
+    *out = s, s = NULL; // passes ownership of s to the caller
 done:
     osh_stat_free(cx, s);
     return rc;

@@ -23,39 +23,40 @@
 
 typedef struct osh_stat_type {
     const char *name;
-    osh_dtype dtype;   // dtype and shape of the state, the tensor that accumulates the statistic
+    osh_dtype dtype;   // dtype of the state, the tensor that accumulates the statistic
     int ndim;
     int64_t shape[2];  // shape of the state; 0 in the table means the argument n of osh_stat_shape
     /* Makes a state empty. NULL: an empty state contains zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* Name of the op that adds rows to the state. The inputs of the op are x and, for some
-     * statistics, x of the original model; the output of the op is the state. NULL: the collector
-     * itself adds to the state that osh_stat_at returns. */
+    /* Name of the op that adds rows to the state. The op reads x and, for some statistics, x of the
+     * original model, and adds to its output, the state. NULL: the collector adds to the state
+     * itself (osh_stat_at). */
     const char *feed;
-    /* Name of the op that adds the state out[1], of later samples, to the state out[0]. out[1]
+    /* Name of the op that merges the state out[1], of later samples, into the state out[0]. out[1]
      * becomes empty. */
     const char *merge;
-    bool exact;        // true: every number of groups gives the same bytes
+    bool exact;        // true: every number of groups gives the same bytes, so no second tensor is
+                       // needed
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
 
-extern const osh_stat_type osh_stat_hessian;       // F32 [n, n], lower triangle: X^T X
-extern const osh_stat_type osh_stat_shift;         // F32 [n, n]: (X0 - X)^T X
-extern const osh_stat_type osh_stat_squares;       // F64 [n]: sum of the squares of each channel
-extern const osh_stat_type osh_stat_peaks;         // F64 [1]: sum of the largest square of each
-                                                   // token
-extern const osh_stat_type osh_stat_channel_sum;   // F32 [2, n]: sum of |x| of each channel; the
+extern const osh_stat_type osh_stat_hessian;       // X^T X, F32 [n, n], lower triangle
+extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
+extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
+extern const osh_stat_type osh_stat_peaks;         // sum over the tokens of the largest x^2 of a
+                                                   // token, F64 [1]
+extern const osh_stat_type osh_stat_channel_sum;   // sum of |x| for each channel, F32 [2, n]; the
                                                    // result is row 0
-extern const osh_stat_type osh_stat_channel_range; // F32 [2, n]: smallest and largest value of each
-                                                   // channel
-/* F32 [2, n]: smallest and largest value of each sample, or of each head of each sample. An
+extern const osh_stat_type osh_stat_channel_range; // smallest and largest value of each channel,
+                                                   // F32 [2, n]
+/* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. An
  * observer that updates its range sample by sample reads these values in order. */
 extern const osh_stat_type osh_stat_sample_ranges;
-extern const osh_stat_type osh_stat_routes; // I64 [n]: number of tokens that a router sends to each
-                                            // expert
-extern const osh_stat_type osh_stat_sums;   // F64 [n]: sums; no op `feed`, so the collector adds to
-                                            // the state
+extern const osh_stat_type osh_stat_routes; // number of tokens that a router sends to each expert,
+                                            // I64 [n]
+extern const osh_stat_type osh_stat_sums;   // sums that the collector itself computes (no op
+                                            // `feed`), F64 [n]
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
 /* Returns a tensor with the dtype and shape of the state of t, without data. */
@@ -79,13 +80,13 @@ bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 typedef struct osh_stat { // the statistic of one value of the graph
     const osh_stat_type *type;
     osh_groups groups;
-    osh_tensor *all;  // own: state of the groups before the current group (of all groups if `part`
-                      // is NULL); after osh_stat_finish, the result
-    osh_tensor *part; // own: state of the current group, from the second group on; NULL: every
-                      // group is added to `all` directly (osh_stat_is_grouped)
-    int64_t group;    // group of the last sample that was added; -1: no sample was added
+    osh_tensor *all;  // state of all groups before the current group, or of all groups if `part` is
+                      // NULL; after osh_stat_finish, the result; own
+    osh_tensor *part; // state of the current group, from the second group on; NULL: every group is
+                      // added to `all` directly (osh_stat_is_grouped); own
+    int64_t group;    // index of the group of the last added sample; -1: none
     bool apart;       // true: samples of the current group are added to `part`; false: to `all`
-    int64_t next;     // smallest number that the next sample of osh_stat_feed may have
+    int64_t next;     // lowest number that the next sample may have
 } osh_stat;
 /* Allocates a statistic with an empty state `all`. osh_stat_new_part then allocates `part`, if the
  * statistic needs it. These are two functions, because on a GPU the caller chooses the address of
@@ -103,7 +104,7 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
 /* Merges the last group, frees `part`, and makes the result in `all`. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
-/* Returns the gross host bytes of a statistic in host memory, with `part` if the statistic has
- * one. */
+/* Returns the number of bytes of a statistic in host memory, with the allocator's overhead,
+ * including member `part` if the statistic has one. */
 size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n);
 #endif

@@ -1,11 +1,11 @@
-/* token_peaks.c - finds the largest square of each token and adds these squares up.
+/* token_peaks.c - sums the largest x^2 of each token over all tokens.
  *
  *   in[0] x [N, D]     out s F64 [1], in place: s += sum over t of max over j of x_tj^2
  *
  * modifiers/survey.c uses s to estimate the error of quantizing inputs token by token: the step
  * between codes is proportional to the largest |x| of the token. A square is exact in double.
- * Tokens are added one after the other, so the result does not depend on batches or threads.
- * Shapes: N tokens of the batch, D elements per token. */
+ * Squares are added in the order of the tokens, so the result does not depend on batches or
+ * threads. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -15,8 +15,8 @@ enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: number of chunks t
                                                    // converted to f32 at a time
 
 typedef struct peaks_job {
-    const osh_tensor *x; // view: the input [N, D]
-    int64_t first;       // index of the token whose largest square is peak[0]
+    const osh_tensor *x; // the input [N, D]; view
+    int64_t first;       // index of the token whose largest x^2 is peak[0]
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 

@@ -1,4 +1,4 @@
-/* wordsum.h - a checksum that is computed as fast as memory is read, on the host and on a GPU.
+/* wordsum.h - a checksum that is limited only by the speed of memory, on the host and on a GPU.
  *
  *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64; the last is padded with zeros
  *

@@ -25,8 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments of a search for ranges in which each head of a sample is treated like a row
- * of a weight. The search ends for all heads in the same step. */
+/* Returns the arguments of a range search that treats each head of a sample like a row of a weight.
+ * The search ends for all heads in the same step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -34,7 +34,7 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-/* Counts the values x [n] of one head in the histogram of o. range: smallest and largest of these
+/* Counts the values x [n] of one head in the histogram of o. `range`: smallest and largest of these
  * values. */
 static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a,
                                const osh_tensor *x, const float range[2])
@@ -51,7 +51,7 @@ done:
     return rc;
 }
 
-/* Copies [tokens, heads, head_dim] to [heads, tokens, head_dim]. */
+/* Transposes x [tokens, heads, head_dim] to `rows` [heads, tokens, head_dim]. */
 static void copy_by_head(uint8_t *rows, const osh_tensor *x, int64_t heads)
 {
     int64_t tokens = x->shape[0];
@@ -76,7 +76,7 @@ osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o,
                                  const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
+    uint8_t *rows = NULL; // values of the sample, [heads, tokens, head_dim]; own
     int64_t n = osh_tensor_numel(x) / heads;
     size_t size = osh_dtype_bytes(x->dtype);
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
@@ -115,15 +115,15 @@ done:
     return rc;
 }
 
-typedef struct looking { // arguments of second_look_chunk: the second look (second reading) at one
-                         // sample
+typedef struct looking { // arguments of second_look_chunk, which makes the second pass over the
+                         // values of one sample
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    double **losses; // view: [heads] pointers to the losses [candidates] of the sample's group; a
-                     // pointer is NULL if all values of the head are 0
+    double **losses; // for each head, a pointer to the losses [candidates] of the sample's group,
+                     // or NULL if all values of the head are 0; view
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -143,7 +143,7 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Sets *to (view) to the losses [candidates] of the group to which the sample belongs. Sets *to to
- * NULL if all values that o observed are 0, because there are then no candidate ranges. */
+ * NULL if all values observed by `o` are 0, because there are then no candidate ranges. */
 static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
                                   const osh_act_sample *at)
 {
@@ -168,7 +168,7 @@ osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads
                                  const osh_act_sample *at)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
+    uint8_t *rows = NULL; // values of the sample, [heads, tokens, head_dim]; own
     looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
                  .candidates = osh_observer_of(a)->candidates(a)};
     OSH_TRY(rows_by_head(cx, &rows, x, heads));
@@ -222,7 +222,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* Bytes of the ranges in osh_act_observe, or of the array `losses` in osh_act_observe_again. */
+    /* `range`: bytes of the ranges in osh_act_observe, or of the array `losses` in
+     * osh_act_observe_again. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
@@ -234,21 +235,20 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // for static activations the members scale and zero are set
-    uint8_t *x;      // [N, I] of dtype dt
+    osh_q_code code; // the members `scale` and `zero` are set for static activations only
+    uint8_t *x;      // values in dtype dt, [N, I]
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // true: scale and zero point are stored; false: they are computed from x
-    /* view: scale and zero point of each head, which is a segment of seg columns; NULL: `code` has
-     * the scale and zero point of all columns */
+    /* scale and zero point of each head (a segment of `seg` columns); NULL: all columns have those
+     * in `code`; view */
     const osh_tensor *scales, *zeros;
     float global; // global scale, by which scales are multiplied before they are rounded to FP8; 0:
                   // no global scale
 } fake;
 
-enum { CODES = 1024 }; // number of values that are encoded at a time: the codes are on the stack,
-                       // the decoded values replace the values in x
+enum { CODES = 1024 }; // number of values that are encoded at a time, with their codes on the stack
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {
@@ -350,8 +350,8 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         OSH_TRY(check_static(cx, scale, zero));
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
-    } else if (a->strategy == OSH_Q_TENSOR) { // dynamic, strategy tensor: the whole sample has one
-                                              // range
+    } else if (a->strategy == OSH_Q_TENSOR) { // dynamic with strategy tensor, so the whole sample
+                                              // has one range
         float lo, hi;
         OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);

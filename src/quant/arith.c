@@ -60,7 +60,8 @@ done:
     return rc;
 }
 
-/* Layout of scales: the scale of w[r, c] is s[r / band * per_band + c / seg]. */
+/* Layout of the scales of w [O, I]: w[r, c] has the scale with index r / band * per_band + c /
+ * seg. */
 typedef struct grid {
     int64_t O, I, band, seg, per_band;
 } grid;
@@ -72,9 +73,9 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point from the range [mn, mx]. zero_f32: qmin - rnd(mn / s) is
- * not rounded; the reference omits this rounding for 0-dimensional tensors (dynamic, strategy
- * tensor). */
+/* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, qmin -
+ * rnd(mn / s) is not rounded; the reference omits this rounding for 0-dimensional tensors (dynamic,
+ * strategy tensor). */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -132,8 +133,8 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* Arguments of the functions that process one chunk of rows of the weight w. A chunk contains whole
- * bands (rows that share scales); if all rows are one band, a chunk is some of its rows. */
+/* Arguments of the functions that process one chunk of rows of the weight w. A chunk consists of
+ * whole bands (rows that share scales), or, if all rows are one band, of some rows. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
@@ -144,8 +145,8 @@ typedef struct job {
     bool whole;       // true: scales are computed after the ranges of all chunks are known; false:
                       // each chunk computes its scales
     const uint8_t *w; // [O, I]
-    float *min, *max; // [scales] smallest and largest value of each range; strategy tensor:
-                      // [chunks], those of each chunk
+    float *min, *max; // smallest and largest value of each range, [scales]; strategy tensor: of
+                      // each chunk, [chunks]
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
     osh_tensor *out; // output of decoding
@@ -170,8 +171,8 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum, and nothing
-                                                  // replaces a NaN
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum, and the minimum
+                                                  // then remains NaN
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
@@ -214,8 +215,8 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->whole) return OSH_OK; // the caller first joins the ranges of the chunks or searches
-                                 // better ranges
+    if (j->whole) return OSH_OK; // the caller computes the scales later, from the joined ranges of
+                                 // all chunks or from searched ranges
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
     if (!rc) params_of(j, begin, end);
@@ -308,8 +309,8 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // this check is repeated here, because
-                                                            // the search can make a range larger
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // repeats the check, because the search
+                                                            // can make a range larger
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
@@ -338,8 +339,8 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Fails if the shapes of p do not fit a weight [O, I], so that later reads stay inside the
- * arrays. */
+/* Fails if the arrays of `p` do not have the shapes for a weight [O, I], so that later reads are
+ * within bounds. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {

@@ -10,13 +10,13 @@
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
-    osh_tensor *scale; // own: scales [rows, cols], or [1] for strategy tensor, in the weight's
-                       // dtype; strategy tensor_group: FP8
-    osh_tensor *zero;  // own: I8, shape of `scale`; NULL: symmetric
-    float global;      // strategy tensor_group: a code is multiplied by scale / global when it is
-                       // decoded; other strategies: 0
-    /* input, view: [I] importance of the input channels in the search for ranges; NULL: all are
-     * equally important */
+    osh_tensor *scale; // scales [rows, cols], or [1] for strategy tensor, in the weight's dtype, or
+                       // FP8 for strategy tensor_group; own
+    osh_tensor *zero;  // zero points, I8, shape of `scale`; NULL: symmetric; own
+    float global;      // global scale of strategy tensor_group: a code is decoded as code * scale /
+                       // global; other strategies: 0
+    /* input: importance of the input channels in the search for ranges, [I]; NULL: all are
+     * equally important; view */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
@@ -38,11 +38,11 @@ typedef struct osh_q_scaling { // arguments of the conversion of ranges to scale
  * */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
-float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32; with strategy
-                                                          // tensor_group, scale i divided by
-                                                          // `global`
-void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // stores `value`, rounded to the
-                                                              // dtype of the scales, as scale i
+float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32, divided by
+                                                          // `global` if the strategy is
+                                                          // tensor_group
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // scale i = `value`, rounded to the
+                                                              // dtype of the scales
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the
  * result is not finite. Source: generate_gparam. */
@@ -52,8 +52,7 @@ float osh_q_global_scale(float amax, osh_dtype dt);
  * w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
-/* Does the work of osh_q_weight_params for w [O, I] F32, with scales of dtype how->dt. The ranges
- * are rounded to how->dt. */
+/* Like osh_q_weight_params, for w [O, I] F32 with scales and ranges rounded to how->dt. */
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_scaling *how, const char *what);
 /* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of `a` finds
@@ -75,29 +74,29 @@ typedef struct osh_q_coded { // the codes of a weight [O, I]; all pointers are v
     const osh_q_args *args;
     int64_t O, I;
 } osh_q_coded;
-/* Decodes rows [first, first + n) to `to` [n, I] of dtype dt, on the caller's thread. */
+/* Decodes rows [first, first + n) to `to` [n, I] of dtype dt, on the calling thread. */
 void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n);
 
 /* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 of a row of n elements of dtype dt, in double. The
  * result is the same on every machine. */
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 
-/* Observer of the range of a static activation. Samples are observed one by one, in order. */
+/* State of an observer that finds the range of a static activation. Samples are observed one by
+ * one, in order. */
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
-    struct osh_histogram *counts; // own: histogram of all values; NULL: the observer makes no
-                                  // histogram, or no sample was observed
-    osh_stat *losses;             // own: loss of each candidate range, summed over samples in the
-                                  // second look, when each sample is read a second time
-                                  // (osh_stat_sums [candidates])
+    struct osh_histogram *counts; // histogram of all values; NULL: the observer makes no histogram,
+                                  // or no sample was observed; own
+    osh_stat *losses;             // loss of each candidate range, summed over the samples in the
+                                  // second pass (osh_stat_sums [candidates]); own
 } osh_act_observer;
-typedef struct osh_act_sample { // index of a sample, and the groups into which all samples are
+typedef struct osh_act_sample { // a sample: its index, and the groups into which all samples are
                                 // divided
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;
-/* Observes one sample x [tokens, heads * head_dim]. o [heads]: one observer for each head. */
+/* Observes one sample x [tokens, heads * head_dim]. `o` [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
 /* First of the two steps of osh_act_observe: sets range [2, heads] to the smallest values, then the
@@ -106,29 +105,30 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
  * order. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
-/* Observes a sample a second time, after all samples have been observed once. The caller must check
- * that osh_observer_twice is true for the observer. `at`: the group of the sample; NULL: all
- * samples are one group. */
+/* Observes a sample in the second pass, after all samples have been observed once. The caller must
+ * check that osh_observer_twice is true for the observer. `at`: index and groups of the sample;
+ * NULL: all samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);
-/* Ends the second look: merges the losses of the last group. */
+/* Ends the second pass over the samples: merges the losses of the last group. */
 osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
-/* Sets [*lo, *hi] to the range that results from all samples, rounded to dt. */
+/* Sets [*lo, *hi] to the range that the observer chooses for all samples, rounded to dt. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
-/* Returns the host bytes of the observer of one head. */
+/* Returns the number of host bytes of the observer state of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
-/* Returns the bytes of scratch that osh_act_observe and osh_act_observe_again need for a sample. */
+/* Returns the number of bytes of scratch that osh_act_observe and osh_act_observe_again allocate
+ * for a sample. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);
 /* Adds the range [lo, hi] of one sample to the observer of one head. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
 /* Fake-quantizes activations x [N, I] in place: dynamic (a scale per token, per group, or for the
- * whole x, which must then be one sample), static with the stored scale, or local with the stored
- * global scale and computed group scales. */
+ * whole `x`, which must then be one sample), static (with the stored scale), or local (with the
+ * stored global scale and computed group scales). */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                                 const osh_tensor *scale, const osh_tensor *zero);
 #endif

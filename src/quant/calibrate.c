@@ -16,7 +16,7 @@ static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
     return code;
 }
 
-/* Returns the sum of count |x - dq(x)|^power over n <= PIECE values. counts NULL: all counts are
+/* Returns the sum of count |x - dq(x)|^power over n <= PIECE values. `counts` NULL: all counts are
  * 1. */
 static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code,
                          int power)
@@ -43,8 +43,7 @@ static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double
     float x[PIECE];
     double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
-        for (; m < PIECE && at < h->n; at++) { // the loop skips empty bins, because most bins are
-                                               // empty
+        for (; m < PIECE && at < h->n; at++) { // skips empty bins, because most bins are empty
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);
         }
@@ -93,7 +92,7 @@ void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, co
     double cut = (100 - percentile) / 200;
     if (a->symmetric) {
         *hi = osh_histogram_edge(h, percentile / 100, true);
-        if (*hi < h->width) *hi = h->width; // the range contains at least one bin
+        if (*hi < h->width) *hi = h->width; // makes the range contain at least one bin
         *lo = -*hi;
     } else {
         *lo = osh_histogram_edge(h, cut, false);

@@ -11,8 +11,8 @@
 #include "quant/observer.h"
 #include "quant/scheme.h"
 
-/* Adds `item` to `to` and takes ownership of `item`. cJSON returns NULL if there is no memory.
- * config_add then returns false, so calls can be chained with &&. */
+/* Adds `item` to `to` and takes ownership of `item`. Returns false if `item` is NULL (out of
+ * memory) or cannot be added, so that calls can be chained with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
@@ -102,7 +102,7 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
 }
 
 /* Returns a copy of a config group of a quantized source. Adds the key `format` to the copy if the
- * group does not have a format. Returns NULL if there is no memory. */
+ * group does not have a format. Returns NULL if memory is exhausted. */
 static cJSON *group_again(const cJSON *raw, const char *format)
 {
     cJSON *o = cJSON_Duplicate(raw, 1);
@@ -117,7 +117,7 @@ osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool i
 {
     osh_status rc = OSH_OK;
     cJSON *o = args_object(a, is_weight);                // own
-    char *text = o ? cJSON_PrintUnformatted(o) : NULL;   // own: to be freed with cJSON_free
+    char *text = o ? cJSON_PrintUnformatted(o) : NULL;   // JSON text; own, freed with cJSON_free
     if (!text || !(*out = osh_strdup(cx, text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scheme's arguments");
 done:
@@ -142,7 +142,7 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
 }
 
 /* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the value of `observer` is
- * null, while a group of weights then gets the name of the default observer. */
+ * null, unlike in a config group of weights, which then gets the default observer. */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
@@ -191,11 +191,11 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
     bool ok = root && groups;
 
     for (size_t i = 0; ok && i < n; i++) {
-        const osh_format *f = NULL; // view: a row of osh_formats
+        const osh_format *f = NULL; // storage format; view of a row of osh_formats
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
-        if (osh_q_of_attention(&schemes[i])) { // a group for attention has no effect on the keys of
-                                               // the top level
+        if (osh_q_of_attention(&schemes[i])) { // a config group for attention has no effect on the
+                                               // keys of the top level
             ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                             group_object(&schemes[i], "dense"));
             continue;

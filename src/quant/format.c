@@ -128,7 +128,7 @@ static void format_shape_text(char *to, size_t room, int ndim, const int64_t *sh
     if (at < room) snprintf(to + at, room - at, "]");
 }
 
-/* True if `want` is a scale that may be stored in F32, BF16 or F16. */
+/* True if `want` is a scale that may have any of the dtypes F32, BF16 and F16. */
 static bool any_float(const osh_format_tensor *want)
 {
     bool scale =

@@ -4,25 +4,25 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 14 }; // enough for the tensors of a weight, scales and zero points
-                                      // of inputs and outputs, and those of an attention module
+enum { OSH_FORMAT_MAX_TENSORS = 14 }; // largest number of tensors of a module: weight, scales and
+                                      // zero points of inputs and outputs, or tensors of an
+                                      // attention module
 typedef struct osh_format_tensor {
-    const char *leaf; // last part of the tensor's name, after the module's name, such as
-                      // "weight_packed"
+    const char *leaf; // name of the tensor after the module's name, such as "weight_packed"
     osh_dtype dtype;
     int ndim;
     int64_t shape[2];
 } osh_format_tensor;
 
-typedef struct osh_format_weight { // a weight [O, I]
+typedef struct osh_format_weight { // properties of a weight [O, I]
     const osh_q_scheme *scheme; // view
     int64_t O, I;
     osh_dtype dt; // dtype of the dense weight
 } osh_format_weight;
 
 typedef struct osh_format_input { // parameters of static activations
-    const osh_tensor *scale, *zero; // views; scale NULL: the scheme has no static activations; zero
-                                    // NULL: the activations are symmetric
+    const osh_tensor *scale, *zero; // scale NULL: the scheme has no static activations; zero NULL:
+                                    // the activations are symmetric; views
 } osh_format_input;
 
 typedef struct osh_format {
@@ -30,7 +30,7 @@ typedef struct osh_format {
     /* Lists the tensors that replace `weight`, followed by input_scale and input_zero_point of
      * static activations. `out` has space for OSH_FORMAT_MAX_TENSORS. */
     osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w);
-    /* Writes the tensors. data[i]: memory for tensor i of tensors(). `in` is NULL if activations
+    /* Writes the tensors. data[i]: memory for tensor i of `tensors`. `in` is NULL if activations
      * are not static. If `codes` is NULL, tensor 0 is not written: the caller writes tensor 0 with
      * pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
@@ -38,8 +38,9 @@ typedef struct osh_format {
     /* Writes n rows of tensor 0 from codes [n, I]. The rows of tensor 0 are contiguous. pack_rows
      * is NULL if the bytes of tensor 0 are equal to the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
-    /* Reads the stored tensors data[i] to `codes`, and allocates and sets p. Scales may be F32
-     * although this program writes the weight's dtype, because other tools write F32 scales. */
+    /* Reads the stored tensors data[i] to `codes`, and allocates and sets the members of p. Scales
+     * may be F32 although this program writes the weight's dtype, because other tools write F32
+     * scales. */
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
@@ -54,24 +55,25 @@ typedef struct osh_format_stored { // name, dtype and shape of a tensor in a fil
  * except weight_global_scale. */
 osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
                             const osh_format_tensor *want);
-/* Appends the tensors of static output_activations to out [*n]. In every format these tensors
- * follow the format's own tensors. */
+/* Appends the tensors of static output_activations to `out` [*n]. In every format these tensors
+ * come after the format's own tensors. */
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 extern const osh_format *const osh_formats[]; // all formats; NULL ends the list
 /* The format of a weight that is pruned but not quantized. This format is not in osh_formats. */
 extern const osh_format osh_format_dense;
 /* The bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later):
  * element i has the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first, and
- * is stored as code + 2^(bits-1). Consecutive words are word_step elements apart, consecutive codes
- * code_step elements, so that the columns of a matrix (of zero points) can also be packed. */
+ * is stored as code + 2^(bits-1). Strides: consecutive words are `word_step` elements apart,
+ * consecutive codes `code_step` elements, so that columns of a matrix (of zero points) can also be
+ * packed. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);
 void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step,
                     int64_t n, int bits);
 const osh_format *osh_format_find(const char *name); // returns NULL if no format has this name
-/* Returns the format of a scheme. If s->format is set, it is the result, and the call fails if the
- * format cannot store the weights. `what` names the scheme in errors. */
+/* Returns the format of a scheme. If s->format is set, returns that format, and fails if it cannot
+ * store the weights. `what` names the scheme in errors. */
 osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
                             const char *what);
 #endif

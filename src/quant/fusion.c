@@ -38,8 +38,8 @@ static bool types_have(const char *types, const char *type)
     return false;
 }
 
-/* True if the parent of the module has the name `around`. `leaf` points into `module`, to the name
- * after the last dot. */
+/* True if the parent of `module` has the name `around`. `leaf` points to the name after the last
+ * dot of `module`. */
 static bool stands_in(const char *module, const char *leaf, const char *around)
 {
     size_t n = strlen(around), at = (size_t)(leaf - module);

@@ -7,17 +7,19 @@
 enum { OSH_FUSION_PARTS = 4 };
 typedef struct osh_q_fusion {
     const char *fused, *cls;                 // name and class of the layer in vLLM
-    const char *around;                      // required name of the parent module; NULL: any name
-    const char *types;                       // model types, separated by spaces; NULL: all
-    int enough;                              // number of parts, counted from parts[0], that a
-                                             // checkpoint must have so that vLLM fuses them
-    const char *parts[OSH_FUSION_PARTS + 1]; // last names (after the last dot) of the Linears that
-                                             // are fused, called parts; NULL ends the list
+    const char *around;                      // required name of the parent module; NULL: the parent
+                                             // may have any name
+    const char *types;                       // model types to which the row applies, separated by
+                                             // spaces; NULL: all
+    int enough;                              // vLLM fuses the Linears if the checkpoint has
+                                             // parts[0] to parts[enough - 1]
+    const char *parts[OSH_FUSION_PARTS + 1]; // leaf names (after the last dot) of the fused
+                                             // Linears, the parts of the layer; NULL ends the list
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    const char *whole, *text; // views: model types of the whole model and of its text model; NULL:
-                              // unknown
+    const char *whole, *text; // model types of the whole model and of its text model; NULL:
+                              // unknown; views
 } osh_q_family;
 osh_q_family osh_q_family_of(const osh_hf_config *config);
 
@@ -25,8 +27,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config);
  * NULL if vLLM runs the module as a layer of its own. */
 const osh_q_fusion *osh_q_fusion_find(osh_q_family family, const char *module);
 int osh_q_fusion_parts(const osh_q_fusion *f); // returns the number of Linears in the fused layer
-/* Returns the name of `module` with `leaf` in the place of the name after the last dot. The result
- * is the name of the fused layer or of another Linear in this layer. The caller owns the string.
- * Returns NULL if there is no memory. */
+/* Returns the name of `module` with the name after the last dot replaced by `leaf`. The result is
+ * the name of the fused layer or of another Linear in this layer. The caller owns the string.
+ * Returns NULL if memory is exhausted. */
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf);
 #endif

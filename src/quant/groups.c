@@ -4,15 +4,15 @@
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // own: one matcher for the targets of all groups
-    int *group;           // own: index of the config group of each target
+    osh_matcher *targets; // one matcher for the targets of all groups; own
+    int *group;           // index of the config group of each target; own
 };
 
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_groups *g = NULL;     // own
-    const char **all = NULL;  // own array; its items are views
+    const char **all = NULL;  // targets of all groups; the array is own, its items are views
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++) n += c->schemes[i].targets.n;
     OSH_NEW(cx, g, 1);

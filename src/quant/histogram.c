@@ -35,8 +35,8 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Merges bins 2i and 2i + 1 of each half (values >= 0 and values < 0) into bin i. The width of a
- * bin doubles. */
+/* Merges bins 2i and 2i + 1 into bin i, both in `up` (bins for values >= 0) and in `down` (bins for
+ * values < 0). The width of a bin doubles. */
 static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
@@ -59,7 +59,7 @@ void osh_histogram_widen(osh_histogram *h, float lo, float hi)
     if (!(h->width > 0)) {
         h->width = most / (double)h->bins;
         h->n = h->bins;
-        h->up[0] = h->total; // all values counted so far are 0
+        h->up[0] = h->total; // all values counted so far are 0, because the width is 0
     }
     while (most > h->width * (double)h->n) {
         double more = floor((most - h->width * (double)h->n) / h->width) + 1;

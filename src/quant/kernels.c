@@ -37,15 +37,15 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    // `top` is the exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 *
-    // 2^8.
+    // `top`: exponent of the largest code; 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8.
     int top = a->bits == 8 ? 8 : 2;
     // A significand of at least 1.9375 (FP6) or 1.75 (other types) rounds up to the next power of
     // two.
     int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    return s == 0 ? 1 : s; // s is 0 if the power of two is below the range of F16
+    return s == 0 ? 1 : s; // if the power of two is below the range of F16, s is 0 and is replaced
+                           // by 1
 }
 
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
@@ -71,8 +71,8 @@ static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
     return ((const float *)x)[i];
 }
 
-/* Converts sign-magnitude bits to integers with the same order, and back. In the order of these
- * integers, NaNs are below or above all other values. */
+/* Converts the bits of floats to integers with the order of the floats, and back. In the order of
+ * these integers, NaNs are below or above all other values. */
 static inline int16_t key16(uint16_t u)
 {
     return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
@@ -131,8 +131,8 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
-        // This addition is also done with the zero point 0 of a symmetric range, where it changes
-        // -0 to +0, as in the reference.
+        // The addition is needed for a zero point of 0 too: as in the reference, it changes -0 to
+        // +0.
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
@@ -149,7 +149,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
                   : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
-        /* The difference has at most 8 significant bits, so no dtype rounds it. */
+        /* q - zero has at most 8 significant bits, so it is exact in every dtype. */
         q = (q - c->zero) * c->scale;
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
@@ -162,8 +162,8 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // number of independent sums, so that no addition waits for the previous
-                        // one
+    enum { LANES = 8 }; // number of independent partial sums, so that no addition waits for the
+                        // previous one
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
@@ -176,7 +176,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // 0 parameters are computed: the caller in arith.c computes all of them
+    return 0; // 0: no parameter is computed, so the caller in arith.c computes all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};

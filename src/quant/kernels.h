@@ -10,18 +10,18 @@
  * index into 0 .5 1 1.5 2 3 4 6. FP6: E2M3 in the low 6 bits: sign, then an index into 0 .125 ...
  * 1.875, 2 2.25 ... 3.75, 4 4.5 ... 7.5. */
 typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP6, OSH_Q_CODE_FP4 } osh_q_code_kind;
-typedef struct osh_q_code { // parameters for the codes of a segment
+typedef struct osh_q_code { // parameters for encoding and decoding a segment
     float scale, zero;      // zero is 0 if the quantization is symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    osh_dtype round; // dtype to which w / scale and w / scale + zero are rounded; OSH_F32: no
+    osh_dtype round; // dtype to which w / scale and w / scale + zero are rounded; OSH_F32 means no
                      // rounding
 } osh_q_code;
 
 typedef struct osh_q_scale_rule { // arguments of the conversion of a range to scale and zero point
     float qmin, qmax;
     bool symmetric;
-    osh_dtype dt, step; // dt: dtype of the scale; step: dtype to which intermediate steps are
+    osh_dtype dt, step; // dt: dtype of the scale; step: dtype to which intermediate results are
                         // rounded
 } osh_q_scale_rule;
 
@@ -30,14 +30,14 @@ typedef struct osh_q_kernels {
     /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, *min or
      * *max is a NaN or Inf. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* Computes scale [n] and zp [n] (unless NULL) from ranges. Returns the number k <= n of
-     * computed elements. The caller must compute elements [k, n). */
+    /* Computes `scale` [n] and `zp` [n] (unless NULL) from ranges. Returns the number k <= n of
+     * computed elements; the caller must compute the other elements, [k, n). */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
     /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. An E2M3
      * code has the sign of x, so the code of -0 is -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
-    /* y [n] of dtype dt = rnd((code - zero) * scale). */
+    /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
     /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i is added to lane i % 8, then the
      * lanes are added in order. */
@@ -56,9 +56,9 @@ float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of d
  * osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* Sets scale and zero of `code` from one range (calculate_qparams). zero_f32: qmin - rnd(min / s)
- * is not rounded; the reference omits this rounding for 0-dimensional tensors (dynamic, strategy
- * tensor). */
+/* Sets scale and zero of `code` from one range (calculate_qparams). If `zero_f32` is true, qmin -
+ * rnd(min / s) is not rounded; the reference omits this rounding for 0-dimensional tensors
+ * (dynamic, strategy tensor). */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);

@@ -119,7 +119,7 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-/* Encodes 16 values, the size of an NVFP4 group. */
+/* Encodes 16 values, which are one NVFP4 group. */
 INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
@@ -163,8 +163,8 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        osh_q_kernels_c.encode(codes, x, dt, n, c); // this line is not reached, because all tensors
-                                                    // of a layer have one dtype
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // not reached, because all tensors of a layer
+                                                    // have one dtype
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)

@@ -141,7 +141,7 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
 
 /* Fails if the observer does not support NVFP4. NVFP4 supports only observers that can find ranges
  * in some rows of a weight, because its global scale depends on the ranges of several weights,
- * which are then read in pieces. */
+ * whose weights are read some rows at a time. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
                                  const char *where)
 {

@@ -1,16 +1,17 @@
-/* observer.h - observers find the range of a scale (llmcompressor/observers). A weight is observed
- * once, all elements together. The range of a static activation is updated with each calibration
- * sample. A new observer needs a file src/quant/observers/foo.c with `const osh_observer
- * osh_observer_foo`, and a row in observers.def. */
+/* observer.h - observers find the range of values for which a scale is computed
+ * (llmcompressor/observers). A weight is observed once, all elements together. The range of a
+ * static activation is updated with each calibration sample. A new observer needs a file
+ * src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in
+ * observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
 
-typedef struct osh_observer_key { // a key of observer_kwargs
-    const char *name;             // NULL ends the list
+typedef struct osh_observer_key { // description of a key of observer_kwargs
+    const char *name;             // name of the key; NULL ends the list
     double dflt, min, max;
-    bool whole;                   // true: the value must be an integer
-    bool idle;                    // true: the key is accepted, but its value has no effect
+    bool whole;                   // true: the value must be an integer; false: any number
+    bool idle;                    // true: the key is accepted but has no effect
 } osh_observer_key;
 
 /* A search for the best range. Step i tries the range of the values, multiplied by expand (1 - i /
@@ -20,8 +21,8 @@ typedef struct osh_range_search {
     double expand, grid, norm;
     int64_t steps, patience; // the search ends after `patience` consecutive steps that improve no
                              // range of the tensor
-    /* true: errors are weighted by the mean square of the input channel, and computed in f32
-     * instead of the weight's dtype */
+    /* true: errors are multiplied by the mean square of the input channel, and computed in f32;
+     * false: computed in the weight's dtype */
     bool weighted;
 } osh_range_search;
 
@@ -29,22 +30,21 @@ struct osh_histogram;
 typedef struct osh_observer {
     const char *name;
     const osh_observer_key *keys;
-    osh_range_search (*search)(const osh_q_args *a); // returns the search; NULL: the observer does
-                                                     // not search
+    osh_range_search (*search)(const osh_q_args *a); // returns the parameters of the search; NULL:
+                                                     // the observer does not search
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
      * values are rounded to dt. If `update` is NULL, [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
     /* Chooses the range [*lo, *hi] from the histogram of all values of an activation, or of the
      * weights that share a scale. The caller ensures that at least one value is not 0. If `choose`
-     * is NULL, the observer makes no histogram. If `halves` returns true, `bins` of observer_kwargs
-     * is the number of bins from -max |x| to max |x|; if not, the number of bins from 0 to max
-     * |x|. */
+     * is NULL, the observer makes no histogram. `bins` of observer_kwargs is the number of bins
+     * from -max |x| to max |x| if `halves` returns true, else from 0 to max |x|. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
     /* For an observer that chooses the range with the smallest loss (osh_calibrate_least):
      * functions that return the number of candidate ranges, candidate i, and the power of errors in
-     * the loss. An observer with `exact` reads all values a second time, when the candidates are
-     * known. */
+     * the loss. An observer with `exact` makes a second pass over all values, when the candidates
+     * are known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);
@@ -58,11 +58,11 @@ const osh_observer *osh_observer_find(const char *name); // returns NULL if no o
                                                          // name
 const osh_observer *osh_observer_of(const osh_q_args *a); // returns the observer minmax if `a`
                                                           // names no observer
-/* If `a` names no observer, sets the observer that LLM Compressor's calibrating path writes to
- * config.json: memoryless_minmax for weights, minmax for static activations, no observer for
+/* If `a` names no observer, sets the observer that LLM Compressor writes to config.json after
+ * calibration: memoryless_minmax for weights, minmax for static activations, no observer for
  * dynamic activations. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
-void osh_q_observer_plain(osh_q_args *a); // sets observer memoryless_minmax, without
+void osh_q_observer_plain(osh_q_args *a); // sets the observer memoryless_minmax without
                                           // observer_kwargs
 bool osh_q_observer_is_plain(const osh_q_args *a); // true if the observer is one of the minmax
                                                    // observers
@@ -84,30 +84,29 @@ void osh_observer_average(float *min, float *max, float lo, float hi, const osh_
 
 typedef struct osh_range_job {
     const osh_q_args *a;
-    int arithmetic;     // a value of osh_arithmetic
+    int arithmetic;     // arithmetic of the scales, a value of osh_arithmetic
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const void *w;      // [O, I]
     int64_t O, I;
-    const float *importance; // [I] factor of the errors of each input channel in a weighted search;
-                             // NULL: 1
-    float *min, *max;   // [scales] input: range of the values, rounded to dt; output: the chosen
-                        // range
+    const float *importance; // factor of the errors of each input channel, for a search with
+                             // `weighted`, [I]; NULL: 1
+    float *min, *max;   // input: range of the values, rounded to dt; output: the chosen range;
+                        // [scales]
 } osh_range_job;
 /* Replaces the ranges j->min, j->max by the ranges that the observer of j->a finds by a search or
  * from a histogram. Does nothing if this observer uses neither. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
-/* Returns the bytes of scratch of osh_observer_search. */
+/* Returns the number of bytes of scratch of osh_observer_search. */
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);
 bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` needs the mean squares
                                                // of the input channels
 bool osh_observer_searches(const osh_q_args *a); // true if the observer of `a` searches a range or
                                                  // makes a histogram
 bool osh_observer_counts(const osh_q_args *a);
-/* True if the observer reads all values twice: first to make a histogram, then to compute
- * losses. */
+/* True if the observer makes two passes over all values: for the histogram, then for the losses. */
 bool osh_observer_twice(const osh_q_args *a);
-int64_t osh_observer_bins(const osh_q_args *a); // returns the initial number of bins in a half of
-                                                // the histogram
+int64_t osh_observer_bins(const osh_q_args *a); // returns the initial number of bins for one sign
+                                                // in the histogram
 /* True if the range of a row does not depend on other rows. False for a search that may end before
  * its last step, because such a search ends for all rows of a tensor in the same step. */
 bool osh_observer_by_rows(const osh_q_args *a);

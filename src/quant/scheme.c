@@ -178,7 +178,7 @@ static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text
     return OSH_OK;
 }
 
-/* Accepts only the texts null and {} (an empty map). The caller sets the items of other maps by
+/* Accepts only the texts null and {} (an empty map). For other maps the caller sets each item with
  * osh_q_observer_kwarg. */
 static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
                                       const char *where)
@@ -215,8 +215,8 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
     return rc;
 }
 
-/* Checks the strategy and the arguments that the strategy needs. Sets the strategy from the other
- * arguments if none is set. */
+/* Checks the strategy and the arguments that the strategy needs. If no strategy is set, derives the
+ * strategy from the other arguments. */
 static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -344,7 +344,7 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
                                osh_status (*check)(osh_ctx *, osh_q_args *, const char *, bool))
 {
     osh_status rc = OSH_OK;
-    const osh_format *f = NULL; // view: an entry of osh_formats
+    const osh_format *f = NULL; // storage format; view of an entry of osh_formats
     struct {
         osh_q_args *args;
         const char *key;
@@ -423,8 +423,8 @@ done:
     return rc;
 }
 
-/* Converts a JSON value to the text that osh_q_args_set reads. Returns NULL for null. `buf` is
- * memory for numbers. */
+/* Converts a JSON value to the text that osh_q_args_set reads. Returns NULL for null. `buf` is the
+ * memory for the text of a number. */
 static const char *json_text_of(const cJSON *v, char *buf, size_t cap)
 {
     if (cJSON_IsString(v)) return v->valuestring;

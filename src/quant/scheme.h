@@ -19,7 +19,7 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // groups; a group's scale is stored multiplied by a global scale (NVFP4)
+    OSH_Q_TENSOR_GROUP, // group scales, stored multiplied by a global scale (NVFP4)
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
@@ -47,8 +47,8 @@ typedef struct osh_q_args {
     int bits;
     osh_q_type type;
     osh_q_strategy strategy;
-    int64_t group_size; // 0: no group size (null); -1: strategy channel
-    int64_t block[2];   // {rows, columns} of a block; 0: no block structure (null)
+    int64_t group_size; // columns per group; 0: no group size (null); -1: strategy channel
+    int64_t block[2];   // rows and columns of a block; 0: no block structure (null)
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
@@ -60,12 +60,12 @@ typedef struct osh_q_args {
 } osh_q_args;
 
 typedef struct osh_q_scheme { // a config group
-    char *group_name;         // own: name of the config group, such as "group_0"
+    char *group_name;         // name of the config group, such as "group_0"; own
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
-    char format[32]; // "": osh_format_infer chooses the format
-    /* view: JSON of the group in the config of a quantized source, which is written to the output
-     * unchanged; NULL: the group is written from the arguments */
+    char format[32]; // storage format; "": osh_format_infer chooses the format
+    /* JSON of the config group in a quantized source, which is written to the output unchanged;
+     * NULL: the group is written from the arguments; view */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -73,7 +73,7 @@ typedef struct osh_q_config {
     osh_q_scheme *schemes; // own
     size_t n;
     osh_strs ignore; // own
-    char format[32]; // format of the whole config
+    char format[32]; // storage format of the whole config
     osh_q_args cache; // kv_cache_scheme
     osh_q_transforms transforms; // transforms that are applied to activations while the model runs
 } osh_q_config;
@@ -85,8 +85,8 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
 /* True if scales may be negative: integer codes without zero points, with a scale for each group or
- * row. A negative scale is useful because the magnitude of the smallest code is one more than the
- * magnitude of the largest code. */
+ * row. A negative scale is useful because the smallest code has a magnitude that is greater by one
+ * than that of the largest code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
@@ -118,8 +118,8 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
 }
 /* Sets one key of QuantizationArgs, from JSON or from a recipe. `text` is the text of a scalar
  * ("true", "4", "int") or of a list of two numbers ("128x128"); NULL means null. `where` names the
- * object in messages. Fails if the key is unknown or the value is not supported (such as actorder
- * group). */
+ * config object in messages. Fails if the key is unknown or the value is not supported (such as
+ * actorder group). */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
 /* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if no
@@ -155,12 +155,12 @@ osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_st
  * per level, as a value at depth 1 of config.json. The caller owns *out. g->ignore is written as
  * the list `ignore`. */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
-/* Values of other keys of a quantization_config. */
+/* Values of further keys of a quantization_config. */
 typedef struct osh_q_beside {
-    const osh_q_args *cache;            // kv_cache_scheme; NULL: null is printed
+    const osh_q_args *cache;            // kv_cache_scheme; NULL: prints null
     const osh_q_transforms *transforms; // NULL: none
-    /* [n_layers] number of experts of each decoder layer, < 0: no experts; NULL: no expert was
-     * pruned */
+    /* number of experts of each decoder layer (< 0: the layer has no experts), [n_layers]; NULL: no
+     * expert was pruned */
     const int *experts;
     int n_layers;
 } osh_q_beside;
@@ -168,25 +168,25 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
                                    const char *format, const osh_q_beside *beside);
 bool osh_q_config_queries(const osh_q_config *c); // true if a config group quantizes the inputs of
                                                   // attention
-/* Checks a kv_cache_scheme, or a config group for attention. Fails unless it has 8 bits, is static,
- * and has one scale for all keys or values or one for each head. If the strategy is not set, sets
- * it. */
+/* Checks a kv_cache_scheme, or a config group for attention. Fails unless the arguments have 8
+ * bits, are static, and have one scale for all keys or values or one per head. Sets the strategy if
+ * it is not set. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
- * is the first word of the description, here "weights". Appends nothing if the arguments are not
- * present. */
+ * is the first word of the description, in the example "weights". Appends nothing if the arguments
+ * are not present. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
 /* Returns a line for the plan: the inference engines that load this scheme in its storage format
  * (vLLM on CUDA or CPU, transformers), or the reason why none does. The caller owns the line.
- * stranger: name of an architecture without template, whose layers in these engines are unknown;
+ * `stranger`: name of an architecture without template, whose layers in these engines are unknown;
  * NULL: the architecture is known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns a verb phrase, such as "does not load", for the error that transformers 5.17 makes with
- * experts in this scheme; NULL: it makes no error. The string is static. transformers stacks the
- * experts in one tensor and converts the codes of each expert; vLLM does not. */
+/* Returns a verb phrase, such as "does not load", that says what transformers 5.17 does wrong with
+ * experts in this scheme; NULL: nothing. The string is static. transformers stacks the experts in
+ * one tensor and converts the codes of each expert; vLLM does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
-typedef struct osh_q_modules { // the modules of a model; all arrays are views and have n elements
-    const char *const *names, *const *classes; // names and class names of the modules; classes
+typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views
+    const char *const *names, *const *classes; // names and class names of the modules; `classes`
                                                // NULL: unknown
     const int *which;                          // index of the scheme with which each module is
                                                // written; -1: not quantized

@@ -24,10 +24,10 @@
 
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
- * Values are added into 32 sums: the 8 lanes of 4 vectors. The values of 4 vectors are a group. A
- * vector of a 16-bit dtype has 16 values, whose two halves are added first. There are four levels
- * of sums. After 2^power groups the sums of level 0 are added to those of level 1 and set to 0;
- * after 2^power such additions the sums of level 1 are added to those of level 2, and so on. At
+ * Values are added into 32 partial sums: the 8 lanes of 4 vectors. The values of 4 vectors are a
+ * group. A vector of a 16-bit dtype has 16 values, whose two halves are added first. There are four
+ * levels of sums. After 2^power groups the sums of level 0 are added to those of level 1 and set to
+ * 0; after 2^power such additions the sums of level 1 are added to those of level 2, and so on. At
  * the end, values that do not fill a vector are added one by one, then the lanes are added. ---- */
 
 enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
@@ -35,13 +35,13 @@ enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
     float tail[GROUP]; // values that do not yet fill a group
-    int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values of a vector
+    int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values in a vector
     int power;
     int64_t i; // number of groups added so far
 } sum;
 
-/* Returns the number of groups in a block: 2^(2 power) groups, whose sum is added to level 2 as one
- * number. The sums of different blocks can be computed independently. */
+/* Returns the number of groups in a block, 2^(2 power). The sum of a block is added to level 2 as
+ * one number. The sums of different blocks can be computed independently. */
 static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 
 static void sum_begin(sum *s, int64_t n, osh_dtype dt)
@@ -67,7 +67,7 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* Called when s->i groups have been added: adds each complete sum of level `from` - 1 and of higher
+/* After s->i groups have been added: adds each complete sum of level `from` - 1 and of the higher
  * levels to the next level. */
 static void raise_sums(sum *s, int from)
 {
@@ -138,15 +138,16 @@ typedef struct search {
     osh_dtype dt; // dtype of the errors
     /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk;
-                                    // strategy tensor: number of values of a chunk
-    const float *importance; // view: [I] factor of the errors of each channel; NULL: 1
-    float *error; // own: [n] smallest error of each range so far
-    float *best;  // own: [n] p of the step with the smallest error
-    float *power; // own: [32768] table of |x|^norm, indexed by the bits of a 16-bit |x|; NULL:
-                  // errors are F32
-    bool *better; // own: [chunks] true if this step made a range of the chunk better
-    sum *sums;    // own: [chunks]; NULL unless the strategy is tensor, which has one range
+    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk,
+                                    // or of values for strategy tensor
+    const float *importance; // factor of the errors of each input channel, [I]; NULL: 1; view
+    float *error; // smallest error of each range so far, [n]; own
+    float *best;  // p of the step with the smallest error, [n]; own
+    float *power; // table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors
+                  // are F32; own
+    bool *better; // true if this step made a range of the chunk better, [chunks]; own
+    sum *sums;    // partial sums of the errors, [chunks]; NULL unless the strategy is tensor, which
+                  // has one range; own
     float p;
 } search;
 
@@ -169,12 +170,12 @@ static void value_errors(const search *s, float *out, int64_t at, int64_t n, con
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: decoded values in the weight's dtype, which are then converted
-                              // to f32 in place
+    float x[PIECE], y[PIECE]; // y: decoded values, first in the weight's dtype, then converted to
+                              // f32 in place
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // values whose dtype is not that of the scales are rounded to it
+    if (j->from != j->dt) { // values are rounded to the dtype of the scales
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -204,7 +205,7 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     const osh_range_job *j = s->j;
     osh_q_code like = osh_q_code_of(j->a, j->arithmetic == OSH_ARITH_F32 ? OSH_F32 : j->dt);
     float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
-    int8_t zero[CANDIDATES] = {0}; // MX has no zero points
+    int8_t zero[CANDIDATES] = {0}; // zero points remain 0 for MX, which has none
     for (int64_t i = 0; i < n; i++)
         lo[i] = narrowed_end(s, j->min[first + i]), hi[i] = narrowed_end(s, j->max[first + i]);
     osh_q_scale_zp(scale, zero, lo, hi, n,
@@ -213,8 +214,8 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* If `error`, the error of a range in this step, is smaller than the smallest error of this range
- * so far, stores the error and p, and returns true. */
+/* Compares `error`, the error of a range in this step, with the smallest error of the range so far.
+ * If `error` is smaller, stores it and the p of the step, and returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
@@ -223,7 +224,7 @@ static bool judge_range(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Returns the error of a range. A block of strategy block that extends past the weight is padded
+/* Returns the error of a range. With strategy block, a block that extends past the weight is padded
  * with zeros, which have no error, as in the reference. */
 static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
@@ -266,7 +267,7 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Strategy tensor: adds up the errors of a chunk of values. A chunk is one block (block_groups);
+/* For strategy tensor: sums the errors of a chunk of values. A chunk is one block (block_groups);
  * the last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -286,11 +287,10 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Strategy tensor: returns the sum over all chunks, added in order. */
+/* For strategy tensor: returns the sum over all chunks, added in order. */
 static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // the last chunk's sum supplies levels 0 and 1 and the
-                                        // values of `tail`
+    sum all = s->sums[s->n_chunks - 1]; // levels 0 and 1 and `tail` come from the last chunk
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
     if (all.i == block_groups(all.power)) all.n_tail = 0;
@@ -372,7 +372,7 @@ done:
 /* ---- histograms of weights ---- */
 
 /* Sets [*lo, *hi] to the candidate range with the smallest loss. The losses are computed from the
- * values themselves, not from the histogram. at: rows and columns of the values, as in
+ * values themselves, not from the histogram. `at`: rows and columns of the values, as in
  * count_weight. */
 static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
                             const int64_t at[4])
@@ -392,7 +392,7 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
     }
 }
 
-/* Chooses the range of a scale from a histogram of the weights that share the scale: rows [at[0],
+/* Chooses the range of a scale from a histogram of the weights that share the scale: rows [`at`[0],
  * at[0] + at[1]), columns [at[2], at[2] + at[3]). */
 static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale,
                          const int64_t at[4])

@@ -53,8 +53,8 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
     return found;
 }
 
-/* True if row k of sources.def is used. If the config's quant_method has config groups, only the
- * row of this method is used. If not, all rows of methods without config groups are used. */
+/* True if row k of sources.def is used: if the quant_method of the config has config groups, only
+ * its row is used, else all rows of methods without config groups. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -77,8 +77,8 @@ done:
 
 /* ---- stored modules ---- */
 
-/* Adds the module to which a tensor belongs, unless the module is already known. The first row of
- * sources.def whose function `claims` returns true for the tensor reads the module. */
+/* Adds the module to which a tensor belongs, unless the module is already known. The module is read
+ * by the first row of sources.def whose function `claims` returns true for the tensor. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -128,7 +128,7 @@ static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_s
     return rc;
 }
 
-/* ---- the visible tensors ---- */
+/* ---- visible tensors ---- */
 
 static osh_status add_dense_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
 {

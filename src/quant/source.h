@@ -8,32 +8,32 @@
 
 typedef struct osh_source osh_source;
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
-/* Opens a checkpoint to compress it. Callers cannot see stored scales of keys and values, because
- * the output gets new scales. If `only` is not NULL, callers see these scales, and see a quantized
- * module that `only` does not match in two forms: as the stored tensors, and as a virtual dense
+/* Opens a checkpoint to compress it. Hides stored scales of keys and values, because the output
+ * gets new ones. If `only` is not NULL, these scales are visible, and a quantized module that
+ * `only` does not match is visible in two forms: as its stored tensors, and as a virtual dense
  * tensor marked `kept`. */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
                                        osh_matcher *only);
 void osh_source_close(osh_ctx *cx, osh_source *s);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
-/* Returns the largest number of bytes (gross) that reading one quantized weight needs in addition
- * to the bytes of the dense weight. */
+/* Returns the largest number of bytes of scratch for reading one quantized weight, with the
+ * allocator's overhead, without the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
 /* Returns the scheme of a module's config group (view). NULL: the module is dense, or the source
- * has no config groups. *in_scale, *in_zero (views): stored parameters of static inputs, or
- * NULL. */
+ * has no config groups. Sets *in_scale and *in_zero (views) to the stored parameters of static
+ * inputs, or to NULL. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
 /* Returns the quantization arguments of a module's outputs (view), or NULL if the outputs are not
- * quantized. *scale, *zero (views): stored static parameters, or NULL. */
+ * quantized. Sets *scale and *zero (views) to the stored static parameters, or to NULL. */
 const osh_q_args *osh_source_outputs(const osh_source *s, const char *module,
                                      const osh_tensor **scale, const osh_tensor **zero);
 bool osh_source_rounds_outputs(const osh_source *s); // true if the outputs of at least one module
                                                      // are quantized
 bool osh_source_queries(const osh_source *s); // true if the queries of attention are quantized
-const osh_q_config *osh_source_config(const osh_source *s); // view; NULL: the source has no config
-                                                            // groups
+const osh_q_config *osh_source_config(const osh_source *s); // returns the config (view); NULL: the
+                                                            // source has no config groups
 /* True if a stored tensor contains codes or parameters of a quantized module. */
 bool osh_source_has_part(const osh_source *s, const char *tensor);
 /* Returns the transforms that are applied to activations while the model runs (view). NULL: there

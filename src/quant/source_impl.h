@@ -11,48 +11,48 @@ typedef struct osh_source_module osh_source_module;
  * used together. The last four functions must not be NULL, the others may be. */
 typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
-    const char *tails[14];  // ends of the names of stored tensors that are hidden; NULL ends the
-                            // list
-    /* true: `configure` sets the source's config, whose config groups describe the quantization of
-     * each module */
+    const char *tails[14];  // suffixes of the names of stored tensors that are hidden; NULL ends
+                            // the list
+    /* true: `configure` sets the source's config, whose config groups describe the quantization
+     * of each module; false: there are no config groups */
     bool groups;
     // Reads q, the quantization_config. Fails if q is not supported.
     osh_status (*configure)(osh_ctx *cx, osh_source *s, const cJSON *q);
-    // Is called before the modules are searched. Sets *state to data that the source stores for
-    // this row.
+    // Is called before the modules are searched. Sets *state to private data of this row.
     osh_status (*begin)(osh_ctx *cx, void **state, const osh_source *s);
-    // Frees data that is needed only to find modules.
+    // Frees private data that is needed only to find modules.
     void (*found)(osh_ctx *cx, void **state);
     // frees `state`, which is not NULL
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. The module's name is the first *n bytes of
-     * the tensor's name. The function must return true for every tensor that only quantized modules
-     * have, so that a module with missing tensors is found and causes an error. */
+     * the tensor's name. The function must return true for every kind of tensor that only quantized
+     * modules have, so that a module with missing tensors causes an error. */
     bool (*claims)(const osh_source *s, const osh_st_entry *e, size_t *n);
     // Finds and checks the tensors of a module for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    size_t (*bytes)(const osh_source_module *q); // returns the gross bytes that make_rows needs
+    size_t (*bytes)(const osh_source_module *q); // returns the bytes of scratch of make_rows, with
+                                                 // the allocator's overhead
 } osh_source_type;
 
 struct osh_source_module {
-    char *name;                  // own: name of the module, or of the tensor of all experts
+    char *name;                  // name of the module, or of the tensor of all experts; own
     const osh_source_type *type; // row of sources.def
-    void **state;                // view: pointer to the state of the row
-    const osh_q_scheme *scheme;  // view of a scheme in the source's config, or of `own`; NULL: the
-                                 // row's own function make_rows decodes without a scheme
-    const osh_format *format;    // storage format; NULL: the row's own function make_rows decodes
-                                 // without a format
-    osh_q_scheme own;            // scheme of the module if no config group describes it
-    bool wide, powers;           // wide: the weight is decoded in F32, then rounded; powers: scales
-                                 // are stored as exponents + 127
+    void **state;                // private data of the row, set by `begin`; view
+    const osh_q_scheme *scheme;  // quantization scheme, view of the source's config or of `own`;
+                                 // NULL: the row's make_rows decodes without a scheme
+    const osh_format *format;    // storage format; NULL: the row's make_rows decodes without a
+                                 // format
+    osh_q_scheme own;            // scheme of the module if there is no config group for it
+    bool wide, powers;           // wide: true if the weight is decoded in F32, then rounded;
+                                 // powers: true if scales are stored as exponents + 127
     osh_source *source;          // view
     int64_t O, I;                // the weight is [O, I]; with several experts, O is the sum of
                                  // their rows, one expert after the other
     int64_t experts;             // number of experts of a 3-dimensional tensor; 0: the weight is a
                                  // matrix
-    bool bare;                   // true: the name of the dense tensor is `name`, without .weight
+    bool bare;                   // true: the dense tensor is called `name`; false: `name`.weight
     osh_dtype dtype;             // dtype of the dense weight
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // expected stored tensors
     osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // parts[i] is the stored tensor of leaves[i];
@@ -64,34 +64,36 @@ struct osh_source_module {
 
 struct osh_source {
     osh_checkpoint *ck;      // own
-    osh_q_config *config;    // own; NULL: the source is dense, or its method has no groups
-    const char *method;      // view: quant_method of the checkpoint's config
-    const osh_source_type *type; // row of sources.def of the method
-    void **states;           // own: state of each row of sources.def
-    osh_source_module *mods; // own: array of n modules
+    osh_q_config *config;    // quantization config; NULL: the source is dense, or its method has no
+                             // config groups; own
+    const char *method;      // quant_method of the checkpoint's config; view
+    const osh_source_type *type; // row of sources.def for the method
+    void **states;           // private data of each row of sources.def; own
+    osh_source_module *mods; // array of n modules; own
     int n;
-    osh_map *by_name;        // own: maps the name of a module to its index in `mods`
+    osh_map *by_name;        // maps the name of a module to its index in `mods`; own
 };
 
-/* Adds a module to s->mods. The module's name is the first n bytes of `name`. *out: view of the
- * module. */
+/* Adds a module to s->mods. The module's name is the first n bytes of `name`. Sets *out to a view
+ * of the module. */
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n);
-/* Finds the tensor <module><sep><leaf>; *t is NULL if there is none. */
+/* Sets *t to the tensor <module><sep><leaf>, or to NULL if there is none. */
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *sep, const char *leaf);
-/* Finds the tensor <module>.<leaf>. Fails if it is missing. `why`: the part of the config that
- * needs the tensor, for the message. */
+/* Finds the tensor <module>.<leaf>. Fails if it is missing. `why`: the config key that needs the
+ * tensor, for the message. */
 osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *leaf, const char *why);
 /* Stores t in q->parts[leaf], as the stored tensor of q->leaves[leaf]. Fails if the numbers of
  * elements differ. The caller checks dtype and shape. */
 osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
                                 const osh_ckpt_tensor *t);
-/* Does the same as osh_source_bind_leaf, but also checks the dtype and the shape of t. */
+/* Like osh_source_bind_leaf, but also checks the dtype and the shape of `t`. */
 osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf,
                                    const osh_ckpt_tensor *t);
-/* The functions make_rows and bytes for modules with a scheme and a format (source_rows.c). */
+/* Functions for the members `make_rows` and `bytes`, for modules with a scheme and a format
+ * (source_rows.c). */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);

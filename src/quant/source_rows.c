@@ -8,8 +8,8 @@
  *
  * A scale that is not finite is an error. A scale may be 0 or negative.
  *
- * Rows are decoded in pieces of about PIECE elements: with such pieces a weight of 4,096 x 14,336
- * needs 3 MB of scratch. Rows that share a scale (blocks) or a word of zero points are decoded
+ * Rows are decoded in chunks of about PIECE elements, so that a weight of 4,096 x 14,336 needs only
+ * 3 MB of scratch. Rows that share a scale (blocks) or a word of zero points are decoded
  * together. */
 #include "quant/source_impl.h"
 
@@ -33,7 +33,7 @@ static bool is_packed_zero(const osh_format_tensor *f)
     return !strcmp(f->leaf, "weight_zero_point") && f->dtype == OSH_I32;
 }
 
-/* Returns the smallest number of rows that can be decoded by one call of decode_rows. */
+/* Returns the smallest number of rows that decode_rows can decode. */
 static int64_t rows_together(const osh_source_module *q)
 {
     int64_t n = q->scheme->weights.strategy == OSH_Q_BLOCK ? q->scheme->weights.block[0] : 1;
@@ -49,7 +49,7 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Computes the rows [*at, *at + *n) of a stored tensor that belong to the rows [first, first +
+/* Sets *at and *n so that rows [*at, *at + *n) of a stored tensor belong to rows [first, first +
  * rows) of the weight. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
@@ -95,8 +95,8 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
                              (size_t)(n * row)));
-    if (!strcmp(f->leaf, "weight_shape")) { // the tensor weight_shape is replaced by the shape of
-                                            // the rows that are decoded
+    if (!strcmp(f->leaf, "weight_shape")) { // weight_shape is not read but set to the shape of the
+                                            // rows that are decoded
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
@@ -145,7 +145,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // own: the decoded rows before they are rounded to the model's dtype
+    osh_tensor *made = NULL;  // decoded rows before they are rounded to the model's dtype; own
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
@@ -178,7 +178,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // own: memory for a piece if the caller needs only some of its rows
+    void *room = NULL; // buffer for a chunk of rows of which the caller needs only some; own
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
@@ -203,7 +203,7 @@ done:
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
     size_t sum = 0, longest = 0; // sum: bytes of all allocations; longest: largest number of bytes
-                                 // that are read from one stored tensor
+                                 // read from one stored tensor
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
@@ -213,12 +213,12 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy of the bytes that are read, and one
-                                                     // in osh_qparams
+        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy of the bytes as read, and one in
+                                                     // osh_qparams
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
-    longest = osh_file_room(longest); // bytes of the buffer for a direct read (O_DIRECT) of
+    longest = osh_file_room(longest); // size of the buffer for a direct read (O_DIRECT) of
                                       // `longest` bytes
     return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) +
                                OSH_BLOCK_BYTES);

@@ -100,7 +100,7 @@ static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, cons
                              const char *group)
 {
     osh_status rc = OSH_OK;
-    // one name that is not in a list is treated as a list of one name
+    // a single name is treated as a list of one name
     const cJSON *one = cJSON_IsArray(list) ? list->child : list;
     if (!list || cJSON_IsNull(list)) goto done;
     OSH_NEW(cx, out->items, cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1);
@@ -167,7 +167,7 @@ done:
 static void drop_last(osh_ctx *cx, osh_q_transforms *t)
 {
     osh_q_transforms last = {.of = osh_calloc(cx, 1, sizeof *last.of), .n = 1};
-    if (!last.of) return; // if there is no memory, the group remains in t, where it has no effect
+    if (!last.of) return; // out of memory; the group remains in t, where it has no effect
     last.of[0] = t->of[--t->n];
     osh_q_transforms_deinit(cx, &last);
 }

@@ -9,8 +9,8 @@
 
 typedef enum {
     OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
-    OSH_AT_QUERIES, OSH_AT_KEYS, // queries and keys of attention after RoPE; their names in
-                                 // transform_config are q_attn and k_cache
+    OSH_AT_QUERIES, OSH_AT_KEYS, // queries (q_attn) and keys (k_cache) of attention after RoPE,
+                                 // with their names in transform_config
     OSH_N_PLACES
 } osh_q_place;
 static inline bool osh_q_place_attends(osh_q_place at)
@@ -27,8 +27,9 @@ typedef struct osh_q_apply {
     osh_strs targets, ignore; // own
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config
-    char *name, *type;  // own: for example "R4" and "hadamard"
-    int64_t block;      // number of channels of a block (head_dim); 0: one block of all channels
+    char *name, *type;  // for example "R4" and "hadamard"; own
+    int64_t block;      // number of channels of a diagonal block of the matrix (head_dim); 0: one
+                        // block of all channels
     bool f32;           // true: stored matrices are f32; false: f64
     osh_q_apply *apply; // own
     size_t n;
@@ -55,8 +56,8 @@ osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool
  * program does not support. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
-cJSON *osh_q_transforms_object(const osh_q_transforms *t); // the caller owns the result; NULL: no
-                                                           // memory
+cJSON *osh_q_transforms_object(const osh_q_transforms *t); // returns transform_config (owned by the
+                                                           // caller); NULL: out of memory
 /* Prints the quantization_config of a model that has transforms but no quantized weight. The caller
  * owns *out. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);

@@ -28,14 +28,14 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // own; NULL: the pattern is a name that must be equal
+    osh_regex *regex; // compiled regex; NULL: the pattern is a name that must be equal; own
     int scheme;
 } pattern;
 
 typedef struct lookup {
     pattern *targets, *ignores; // own
     size_t n_targets, n_ignores;
-    osh_map *names; // own: maps the name of a module to its index
+    osh_map *names; // maps the name of a module to its index; own
 } lookup;
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
@@ -88,7 +88,8 @@ static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *scheme
     size_t total = 0;
     const char *last = NULL; // the previous group
 
-    // The total includes the targets of groups for attention, although they are not added below.
+    // `total` is an upper bound: it includes the targets of groups for attention, which are not
+    // added below.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -137,7 +138,7 @@ typedef struct layer { // a layer of vLLM: one module, or several fused modules
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
     int64_t module[OSH_FUSION_PARTS]; // index of the module of each shard; -1: the checkpoint does
-                                      // not have this module
+                                      // not have that module
     int n; // number of shards; 1: the layer is not fused
     const char *cls;
 } layer;
@@ -180,7 +181,7 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes to `to` the last names (after the last dot) of the shards whose bits are set in `which`,
+/* Writes the leaf names (after the last dot) of the shards whose bits are set in `which` to `to`,
  * separated by commas. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
@@ -269,7 +270,7 @@ static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const 
     osh_status rc = OSH_OK;
     const char *const *modules = all->names;
     const int *which = all->which;
-    osh_map *first = NULL; // own: index of the first expert module of each decoder layer
+    osh_map *first = NULL; // index of the first expert module of each decoder layer; own
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
@@ -305,8 +306,8 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        if (l.module[0] != (int64_t)i) continue; // a fused layer is looked up only once, when i is
-                                                 // the module of its first shard
+        if (l.module[0] != (int64_t)i) continue; // looks up a fused layer once, for the module of
+                                                 // its first shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
             if (l.module[s] < 0) continue;
@@ -329,10 +330,10 @@ done:
     return rc;
 }
 
-/* ---- the choice of a kernel ---- */
+/* ---- choice of a kernel ---- */
 typedef struct engines {
-    const char *cuda, *cpu; // texts that name the devices on which vLLM has a kernel; NULL: vLLM
-                            // has none
+    const char *cuda, *cpu; // texts that name the GPUs (cuda) and CPUs (cpu) for which vLLM has a
+                            // kernel; NULL: vLLM has none
     const char *why;        // the reason why there is no kernel, if cuda and cpu are NULL
 } engines;
 
@@ -435,7 +436,7 @@ static engines engines_with_outputs(const osh_q_scheme *s, const char *format, e
 
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
-    const osh_format *f = NULL; // view: an entry of osh_formats
+    const osh_format *f = NULL; // storage format; view of an entry of osh_formats
     if (osh_q_of_attention(s))
         return osh_strdup(
             cx, s->inputs.type == OSH_Q_FLOAT

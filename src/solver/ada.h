@@ -9,8 +9,8 @@
  *
  * This is the mean squared error of the outputs of w^, minus the mean squared error of the outputs
  * of w: 0 for w^ = w, negative if w^ compensates errors of earlier layers. H and S are sums over
- * all tokens, so each step uses all of them. The loss is a sum over the rows of the weight, and
- * each row is optimized alone. solver/cpu/ada.c describes the methods. */
+ * all tokens, so each step uses all of them. The loss is a sum over the rows of the weight, so each
+ * row is optimized independently. solver/cpu/ada.c describes the methods. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include <math.h>
@@ -25,17 +25,17 @@ typedef struct osh_ada_rule {
     double rate;          // learning rate of v, or of the weight for OSH_ADA_QUANT
                           // (solver/cpu/ada.c)
     double scale_rate;    // learning rate of scales, relative to each scale; 0: scales do not
-                          // change (not for OSH_ADA_ROUND)
-    double reg, from, to; // for OSH_ADA_ROUND: reg: factor of the rounding term; from, to: exponent
-                          // of this term after the warm start and at the last step
-    double warm;          // fraction of all steps: these first steps have no rounding term and
-                          // learning does not stop in them
-    /* number of steps: learning of a block of rows stops when the mean of its loss (OSH_ADA_ROUND:
-     * of its rounding term) over `window` steps is not below the mean over the `window` steps
-     * before; 0: never */
+                          // change; not used by OSH_ADA_ROUND
+    double reg, from, to; // for OSH_ADA_ROUND; reg: factor of the rounding term; from, to: its
+                          // exponent beta after the warm start and at the last step
+    double warm;          // warm start: fraction of all steps, the first ones, in which there is no
+                          // rounding term and learning does not stop
+    /* number of steps of a window; learning of a block of rows stops when the mean loss of a window
+     * (OSH_ADA_ROUND: mean rounding term) is not below that of the previous window; 0: never stops
+     * early */
     int64_t window;
-    bool selective;       // true: a row is rounded to nearest if learning does not lower the loss
-                          // of the row
+    bool selective;       // true: a row whose loss learning does not lower is rounded to nearest;
+                          // false: it keeps the learned codes
     /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. In each
      * group the weight with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
     bool signed_scales;
@@ -44,28 +44,27 @@ typedef struct osh_ada_rule {
 typedef struct osh_ada_args {
     osh_ada_rule rule;
     const osh_tensor *w;  // [O, I]
-    const float *h;       // [I, I] H, symmetric
-    const float *shift;   // [I, I] S; NULL: 0
+    const float *h;       // H of the formula, symmetric, [I, I]
+    const float *shift;   // S of the formula, [I, I]; NULL: S is 0
     double n_tokens;      // T, the number of tokens
-    int8_t *codes;        // [O, I] whole numbers; input: codes of rounding to nearest; output:
-                          // learned codes
+    int8_t *codes;        // codes, whole numbers, [O, I]; input: rounded to nearest; output:
+                          // learned
     /* [rows of scales, columns of scales]; the scales change if scale_rate > 0 or signed_scales is
      * set */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
-    int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
-                                    // scale
+    int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
     float lo, hi;         // smallest and largest code
     osh_dtype dtype;      // dtype in which scales are stored
-    bool keep_zeros;      // true: a weight that is 0 remains 0
-    int64_t period;       // number of steps between two points of the curve
-    /* [osh_ada_points] result: loss before every period-th step; after the warm start the loss
+    bool keep_zeros;      // true: a weight that is 0 remains 0; false: its code may change
+    int64_t period;       // number of steps between two points of `curve`
+    /* result: loss before every period-th step, [osh_ada_points]; after the warm start it
      * includes the rounding term */
     double *curve;
-    double *nearest, *learned; // [O] results: T times the loss of each row with the given codes,
-                               // and with the learned codes
-    bool *diverged; // [O] result: true if learning of the row diverged (osh_ada_diverged), so that
-                    // the row keeps the given codes
+    double *nearest, *learned; // results: T times the loss of each row with the given codes
+                               // (nearest) and with the learned codes, [O] each
+    bool *diverged; // result, [O]: true if learning of the row diverged (osh_ada_diverged); the row
+                    // then keeps the given codes
 } osh_ada_args;
 
 /* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
@@ -81,27 +80,29 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     int64_t period;         // number of steps between two points of the curve
     uint64_t seed;          // seed of all random numbers (--seed)
     osh_ada_kind kind;      // learning method of all weights of the block
-    /* true: the loss is a sum over the elements of a token; false: a mean over elements */
+    /* true: the loss is the sum over the elements of a token; false: their mean */
     bool sum;
-    // learning stops when the mean loss over `window` steps is not below that of the `window` steps
-    // before; 0: never
+    // number of steps of a window; learning stops when the mean loss of a window is not below that
+    // of the previous window; 0: never stops early
     int64_t window;
-    double warm;            // fraction of all steps: learning does not stop in these first steps
-    /* true: the block is rounded to nearest if learning does not lower the loss of all samples */
+    double warm;            // fraction of all steps, the first ones, in which learning does not
+                            // stop
+    /* true: the block is rounded to nearest if learning does not lower the loss over all samples;
+     * false: it keeps the learned codes */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
-    /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`.
-     * If `above` is 0, the learning rate never changes to `rate`. */
+    /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`
+     * instead of the method's. `above` 0: no such change. */
     double above, rate;
-    // probability that an element of the block's input is taken from the quantized model instead of
-    // the original model
+    // probability that an element of the block's input comes from the quantized model, not from the
+    // original model
     double share;
-    bool may;               // true: if the block cannot be learned as a whole, each of its Linears
-                            // is learned alone
+    bool may;               // true: a block that cannot be learned as a whole is learned Linear by
+                            // Linear; false: such a block is an error
 } osh_block_rule;
 
-/* Detects that a loss or a rounding term no longer falls. The caller sets all members to 0 before
- * the first step. */
+/* State of the test whether a loss or a rounding term no longer falls. The caller sets all members
+ * to 0 before the first step. */
 typedef struct osh_ada_watch {
     double sum, last;
     int64_t n;
@@ -111,18 +112,18 @@ typedef struct osh_ada_watch {
  * last step of a window whose mean is not below the mean of the previous window. */
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window);
 
-/* A vector that Adam optimizes, for example a bias. Each array has n elements. x: values; grad:
- * gradient; mean, square: Adam's means of the gradient and of its square. */
+/* A vector that Adam optimizes, for example a bias. Each array has n elements. `x`: values; `grad`:
+ * gradient; `mean`, `square`: Adam's moving averages of the gradient and of its square. */
 typedef struct osh_ada_vector {
     float *x, *grad, *mean, *square;
     int64_t n;
 } osh_ada_vector;
-/* Does step t (from 0) of Adam and sets the gradient to 0. */
+/* Does step number t of Adam, counted from 0, and sets the gradient to 0. */
 void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
 int64_t osh_ada_points(int64_t steps, int64_t period); // returns the number of points of a curve
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
-/* Returns the bytes of scratch that osh_ada needs. */
+/* Returns the number of bytes of scratch that osh_ada needs. */
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
 /* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Does
@@ -150,9 +151,9 @@ osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the learning rate of all later
                                                             // steps
-/* Returns AdaRound's rounding term as it was before step t. t must be the last step that was
- * done. */
+/* Returns AdaRound's rounding term before step t, which must be the last step that was done. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
-/* Returns the host bytes of a learner. Reads only rule.kind, O, I and group of the arguments. */
+/* Returns the number of host bytes of a learner. Reads only rule.kind, O, I and group of the
+ * arguments. */
 size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads);
 #endif

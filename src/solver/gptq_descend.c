@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* If another code of column j lowers the loss of the row, stores that code and updates g [I].
+/* Stores another code of column j if that lowers the loss of the row, and then updates g [I].
  * Returns true if the code changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {

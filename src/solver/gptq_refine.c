@@ -26,7 +26,7 @@ static double refine_loss(const osh_refine_row *r, double *g)
     return loss;
 }
 
-/* Loads codes and scales of rows [first, first + r->n) into r. refine_store writes them back. */
+/* Loads codes and scales of rows [first, first + r->n) into r. refine_store is the inverse. */
 static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -81,7 +81,7 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     osh_status rc = OSH_OK;
     int64_t across = osh_div_up(a->I, a->group), n = osh_min64(a->row_block, a->O);
     osh_group_factors f = {0};       // own
-    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // own: r.w, r.q, r.s, r.z
+    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // r.w, r.q, r.s and r.z are own pointers
     float *w = NULL;                 // own: [O, I]
     double *room = NULL;             // own
 

@@ -22,48 +22,50 @@ enum { OSH_FIT_GROUPS = 64 };      // largest number of groups whose scales are 
 
 typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
-    const bool *dead;      // [I] true: dead column, whose weights count as 0; NULL: no dead columns
+    const bool *dead;      // true for dead columns (the input is always 0; their weights count as
+                           // 0), [I]; NULL: no dead columns
     const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
-    const int32_t *perm;   // [I] index of the column at each position of the solving order; NULL:
+    const int32_t *perm;   // index of the column at each position of the solving order, [I]; NULL:
                            // columns are solved in the order of the checkpoint
     int8_t *codes;         // input and output: codes [O, I], columns as in the checkpoint (integer
                            // types: signed code; floating types: bits of the value)
-    /* [scale rows, scale columns] input and output; zero NULL: symmetric */
+    /* input and output, [scale rows, scale columns]; `zero` NULL: symmetric */
     float *scale, *zero;
-    int64_t O, I, group, row_block; // group, row_block: numbers of columns and of rows that share a
-                                    // scale
-    osh_scale_rule rule;   // q - z and w^ are also rounded to rule.dtype
+    int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
+    osh_scale_rule rule;   // rule for scales; q - z and w^ are also rounded to rule.dtype
     const osh_refine *steps; // [n_steps]
     int n_steps;
-    // [n_steps + 1] output: loss of all rows before the first step and after each step.
+    // output: loss of all rows before the first step and after each step, [n_steps + 1]
     double *loss;
-    double *all;           // [1] output: loss with all weights 0; NULL: not computed
+    double *all;           // output: loss with all weights 0, [1]; NULL: not computed
 } osh_gptq_refine_args;
 
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Reference version of osh_gptq_refine: plain loops, sums in double. */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Returns the bytes of scratch of osh_gptq_refine. */
+/* Returns the number of bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Contains, for each group g of columns, the inverse of the diagonal block H[g, g], and the upper
- * factor U of this inverse, in solving order: U^T U = (H[g, g])^-1. */
+/* For each group g of columns: the inverse of the diagonal block H[g, g], and the factor U of this
+ * inverse, U^T U = (H[g, g])^-1, upper triangular, in solving order. */
 typedef struct osh_group_factors {
     int64_t I, group;
-    float *inverse; // own: [I, group], one group after the other, columns as in the checkpoint
-    float *u;       // own: [I, group], one group after the other, columns in solving order
-    int32_t *order; // own: [I] column, counted from the start of the group, at each position of the
-                    // group's solving order
-    bool *ok;       // own: [groups] true if the block of the group is positive definite, so that
-                    // inverse and u exist
+    float *inverse; // inverses, [I, group], one group after the other, columns as in the
+                    // checkpoint; own
+    float *u;       // factors U, [I, group], one group after the other, columns in solving order;
+                    // own
+    int32_t *order; // column (counted from the start of the group) at each position of the group's
+                    // solving order, [I]; own
+    bool *ok;       // true if the block of the group is positive definite, so that its `inverse`
+                    // and `u` exist, [groups]; own
 } osh_group_factors;
-/* Computes the members of *f. blocks [I, group]: the blocks H[g, g], one after the other; NULL: the
- * blocks are read from a->h. If no step of a needs them, does not change *f. */
+/* Computes the members of *f. `blocks` [I, group]: the blocks H[g, g], one after the other; NULL:
+ * the blocks are read from a->h. Leaves *f unchanged if no step of `a` needs the factors. */
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
-enum { OSH_RESCALE_WIDEST = 1024 }; // groups with more columns than this are not rescaled
+enum { OSH_RESCALE_WIDEST = 1024 }; // largest number of columns of a group that is rescaled
 /* True if OSH_REFINE_RESCALE is possible: each scale belongs to one row and one group of
  * columns. */
 static inline bool osh_rescales(const osh_gptq_refine_args *a)
@@ -76,24 +78,24 @@ typedef struct osh_refine_row {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
     int64_t n;     // number of rows
-    double *w, *q; // [n, I]: w: target; q: values of the grid
+    double *w, *q; // w: target; q: values of the grid; [n, I] each
     float *s, *z;  // [groups]
 } osh_refine_row;
 /* ---- gptq_pull.c ---- */
 /* Returns round(round(q - z) s). */
 double osh_refine_value(const osh_gptq_refine_args *a, float q, float s, float z);
-/* g [I] = (w^ - w) H of row `row` of r. */
+/* g [I] = (w^ - w) H for row `row` of `r`. */
 void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);
 /* ---- reference versions of the steps, each in the file of the step ---- */
-/* room: [4 I] scratch. */
+/* `room`: scratch [4 I]. */
 void osh_rescale_ref(const osh_refine_row *r, double *room);
 void osh_descend_ref(const osh_refine_row *r, double *room);
-/* room: [I + groups (groups + 1)] scratch. */
+/* `room`: scratch [I + groups (groups + 1)]. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
-/* Replaces b [n] by A^-1 b, after 1e-9 times the mean of A's diagonal was added to each element of
- * the diagonal of A [n, n]. Reads and overwrites only the lower triangle of A. Consecutive elements
- * of A and of b are `step` doubles apart. Returns false if A is not positive definite. */
+/* Replaces b [n] by (A + e I)^-1 b for A [n, n], with e = 1e-9 times the mean of A's diagonal and
+ * the identity matrix I. Reads and overwrites only the lower triangle of A. Consecutive elements of
+ * A and of b are `step` doubles apart. Returns false if A is not positive definite. */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {
     double mean = 0;

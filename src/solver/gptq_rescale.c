@@ -10,8 +10,8 @@
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
  * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
  * loss rises by the sum of err^2 of that loop. Both the new and the current values of the group
- * raise the loss above that of v. A row takes the new values if they raise it less. Scales that
- * several rows or all columns share do not change. */
+ * have a greater loss than v. A row takes the new values if their loss is lower than that of the
+ * current values. Scales that several rows or all columns share do not change. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -19,7 +19,7 @@
 
 enum { MOST = OSH_RESCALE_WIDEST };
 
-/* Quantizes group g anew if that lowers the loss. pull [I]: G of the row. */
+/* Quantizes group g anew if that lowers the loss. `pull` [I]: G of the row. */
 static void rescale_group_ref(const osh_refine_row *r, int64_t g, const double *pull)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -66,7 +66,7 @@ typedef struct factors_job {
     osh_group_factors *f;
     const osh_gptq_refine_args *a;
     const float *blocks;
-    double *room; // own: [threads, 2 group^2]
+    double *room; // scratch, [threads, 2 group^2]; own
 } factors_job;
 
 /* Replaces m [n, n] by its lower Cholesky factor. Returns false if m is not positive definite. */
@@ -83,7 +83,7 @@ static bool group_cholesky(double *m, int64_t n)
     return true;
 }
 
-/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n]: L on entry; overwritten. */
+/* Sets both triangles of `inverse` [n, n] to (L L^T)^-1. `m` [n, n]: L on entry; overwritten. */
 static void group_invert(double *inverse, double *m, int64_t n)
 {
     // Writes L^-1, column by column, to the upper triangle of `inverse`.
@@ -127,7 +127,8 @@ static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int wo
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
     f->ok[g] = group_cholesky(m, n);
-    for (int64_t i = 0; i < n; i++) // U is the transpose of the lower Cholesky factor of H[g, g]^-1
+    for (int64_t i = 0; i < n; i++) // transposes the lower Cholesky factor of H[g, g]^-1, which
+                                    // gives U
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
 }
@@ -138,7 +139,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own: [groups] number of columns listed so far in each group
+    int32_t *n = NULL; // number of columns listed so far in each group, [groups]; own
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

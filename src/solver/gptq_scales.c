@@ -12,10 +12,10 @@
  *
  * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
  *
- * p = 1 is tried first, and of several candidates with equal losses the first is taken, so the loss
- * is never greater than with the whole range (p = 1). With d_j = 1 / U_jj^2 (U: gptq_factor.c) the
- * cost is the effect of a rounding error of column j on the output after later columns compensate
- * the error. */
+ * p = 1 is tried first, and the first of the candidates with the smallest loss is taken, so the
+ * loss is never greater than with the whole range (p = 1). With d_j = 1 / U_jj^2 (U: gptq_factor.c)
+ * the cost is the effect of a rounding error of column j on the output after later columns
+ * compensate the error. */
 #include "solver/gptq_scales.h"
 #include "ops/kernel.h"
 
@@ -44,7 +44,7 @@ float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, 
     return s;
 }
 
-typedef struct group_ref { // weights that share a scale
+typedef struct group_ref { // a group: weights that share a scale
     const osh_gptq_scales_args *a;
     const float *w; // [O, I]
     int64_t row, n_rows, col, n_cols;

@@ -15,43 +15,45 @@ enum {
 };
 
 typedef enum {
-    OSH_SCALE_PLAIN, // any value of `dtype`
-    OSH_SCALE_E4M3,  // a positive value of FP8 E4M3 divided by `global` (NVFP4)
-    OSH_SCALE_E8M0,  // a power of two from osh_power_least to osh_power_most (MX)
+    OSH_SCALE_PLAIN, // scale: any value of `dtype`
+    OSH_SCALE_E4M3,  // scale: a positive value of FP8 E4M3 divided by `global` (NVFP4)
+    OSH_SCALE_E8M0,  // scale: a power of two from osh_power_least to osh_power_most (MX)
 } osh_scale_kind;
 
 typedef struct osh_scale_rule {
     osh_grid grid;
     bool symmetric;
-    osh_dtype dtype; // dtype to which plain scales and dequantized weights are rounded
-    bool fixed;      // true: the scale covers the whole range, without a search
+    osh_dtype dtype; // dtype to which scales of OSH_SCALE_PLAIN and dequantized weights are rounded
+    bool fixed;      // true: the scale covers the whole range; false: the scale is searched
     osh_scale_kind kind;
     float global;    // divisor of the scales of OSH_SCALE_E4M3
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
     const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint
-    const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
-    const float *weight;  // [I] cost of a squared error in each column; NULL: 1
+    const bool *dead;     // true for dead columns (the input is always 0; their weights count as
+                          // 0), [I]; NULL: no dead columns
+    const float *weight;  // cost of a squared error in each column, [I]; NULL: 1
     int64_t O, I;
     int64_t group;        // number of columns that share a scale
     int64_t row_block;    // number of rows that share a scale
     osh_scale_rule rule;
-    float *scale;         // [scale rows, scale columns] output: scales, whose values rule.dtype can
-                          // represent
+    float *scale;         // output: scales as stored, exact in rule.dtype, [scale rows, scale
+                          // columns]
     float *zero;          // output, shape of `scale`; NULL: symmetric
 } osh_gptq_scales_args;
 
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a);
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
-/* Searches the scale and the zero point of one group x [n] with plain loops. weight [n]: cost of a
- * squared error; NULL: 1. */
+/* Searches the scale and the zero point of one group x [n] with plain loops. `weight` [n]: cost of
+ * a squared error; NULL: 1. */
 void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
                           const float *weight, int64_t n);
-/* Returns the bytes of scratch of osh_gptq_scales. */
+/* Returns the number of bytes of scratch of osh_gptq_scales. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Returns the share of the range that the k-th scale covers: 1 for k = 0, then falling values. */
+/* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, then smaller
+ * fractions. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
@@ -73,7 +75,7 @@ OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 }
 /* Returns the scale nearest to s that the rule can store. Returns 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
-/* Returns the scale for `share` of the range [lo, hi], lo <= 0 <= hi. *zero: the middle one of the
- * three candidate zero points for this scale, not clamped. */
+/* Returns the scale for `share` of the range [lo, hi], lo <= 0 <= hi. Sets *zero to the middle one
+ * of the three candidate zero points for this scale, not clamped. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

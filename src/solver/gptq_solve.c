@@ -26,8 +26,8 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* Sets line [I] to the row with columns as in the checkpoint, and w [I] to the row with columns in
- * solving order and dead columns 0. */
+/* Loads the row to `line` [I] with columns as in the checkpoint, and to w [I] with columns in
+ * solving order and dead columns set to 0. */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -44,8 +44,8 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
 }
 
 /* Replaces w [I] by the error d of rounding the row to nearest. The column loop then runs on d with
- * all codes 0. The loss of the loop is the loss of rounding to nearest: with U^T U = H^-1 and e = d
- * U^-1 the sum of e^2 is d H d^T. */
+ * all codes 0. The loop then computes the loss of rounding to nearest: with U^T U = H^-1 and e = d
+ * U^-1, the sum of e^2 is d H d^T. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
@@ -56,8 +56,8 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. line [I]: the row with columns as in the checkpoint. w [I]: on entry the row with
- * columns in solving order, on return the dequantized row. err [I]: scratch. */
+/* Solves one row. `line` [I]: the row with columns as in the checkpoint. `w` [I]: on entry the row
+ * with columns in solving order, on return the dequantized row. `err` [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {
@@ -93,7 +93,7 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // own: [3, I]: errors; a row with columns as in the checkpoint; a row with
+    float *err = NULL; // [3, I], own: errors; row with columns as in the checkpoint; row with
                        // columns in solving order
 
     OSH_NEW(cx, err, 3 * a->I);

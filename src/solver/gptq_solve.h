@@ -11,29 +11,29 @@ typedef struct osh_gptq_solve_args {
                           // it is stored
     const osh_tensor *target; // weight to approximate, [O, I], F32, on the device of w; NULL: w
                               // itself
-    const int32_t *perm;  // [I] index of the column at each position of the solving order; NULL:
+    const int32_t *perm;  // index of the column at each position of the solving order, [I]; NULL:
                           // columns are solved in the order of the checkpoint
-    const bool *dead;     // [I] true: dead column, whose weights count as 0; NULL: no dead columns
+    const bool *dead;     // true for dead columns (the input is always 0; their weights count as
+                          // 0), [I]; NULL: no dead columns
     int8_t *codes;        // output: codes [O, I], columns as in the checkpoint (integer types:
                           // signed code; floating types: bits of the value)
     float *dq; // output: dequantized weight [O, I], columns in solving order; NULL: not computed
     /* upper factor of H^-1, [I, I], f32, row-major, columns in solving order. osh_gptq_solve needs
      * the transpose of the factor below the diagonal (osh_gptq_mirror). */
     const float *u;
-    const float *scale;   // scales [rows, n_scale_cols] in f32, with the values that are stored
-                          // (rounded)
+    const float *scale;   // scales as stored (already rounded), in f32, [rows, n_scale_cols]
     const float *zero;    // shape of `scale`; NULL: symmetric
-    const int32_t *col_scale; // [I] index of the scale column of each column, in solving order
+    const int32_t *col_scale; // index of the scale column for each column, in solving order, [I]
     int64_t O, I, n_scale_cols;
-    // Number of rows that share scales, by strategy: channel and group 1, tensor O, block the
+    // Number of rows that share scales. Strategies channel and group: 1; tensor: O; block: the
     // height of a block.
     int64_t row_block;
     int64_t block_size;
     int bits;             // number of bits of a code; the smallest code of an integer type is
                           // -2^(bits-1); floating types have 8 or 4 bits
-    bool fp8;             // true: a floating type
+    bool fp8;             // true: codes of a floating type; false: whole numbers
     osh_dtype dq_dtype;   // dtype to which q - zp and (q - zp) scale are rounded
-    double *loss;         // [O] output: sum over columns of err^2 / 2
+    double *loss;         // output: sum over columns of err^2 / 2, [O]
     /* true: a weight that is 0 in w gets the code of 0, even if errors of other columns have
      * changed the weight (not supported on a device) */
     bool keep_zeros;
@@ -44,9 +44,9 @@ typedef struct osh_gptq_solve_args {
     // output: the dequantized weight [O, I] on the device, columns as in the checkpoint, dtype of
     // w. May be w.
     osh_tensor *w_out;
-    double *squares;      // [2] output: |w - w_out|^2 and |w|^2
-    bool packed;          // true: `codes` gets packed rows, u32 [O, words], as in
-                          // quant/formats/pack.c
+    double *squares;      // output: |w - w_out|^2 and |w|^2, [2]
+    bool packed;          // true: the result in `codes` is packed rows, u32 [O, words], as in
+                          // quant/formats/pack.c; false: one byte per code
 } osh_gptq_solve_args;
 /* The loss of rounding to nearest is computed ("judged") only for about 64 rows, because judging a
  * row takes as long as solving it. Of 768 rows, these are rows 0, 12, 24 ..., so that every
@@ -60,15 +60,16 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
 {
     return row % osh_gptq_judge_step(O) == 0;
 }
-/* Solves tiles of rows on all threads. Each thread needs memory for one tile of the weight in f32.
- * The lower triangle of a->u must contain the transpose of the upper triangle. */
+/* Runs the column loop on tiles of rows, on all threads. Each thread needs memory for one tile of
+ * the weight in f32. The lower triangle of a->u must contain the transpose of the upper
+ * triangle. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 // reference version: plain loops
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a);
-/* Returns the bytes of scratch of osh_gptq_solve. */
+/* Returns the number of bytes of scratch of osh_gptq_solve. */
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size,
                             int n_threads);
-/* Returns the bytes of scratch of the op gptq_factor on the CPU. */
+/* Returns the number of bytes of scratch of the op gptq_factor on the CPU. */
 size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
 /* osh_gptq_permute makes H [I, I] symmetric from the lower triangle and permutes rows and columns
@@ -77,7 +78,8 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
  * upper triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
-size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the bytes of scratch
-/* Copies the transpose of the upper triangle of u [I, I] below the diagonal. */
+size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the number of bytes of scratch
+                                                         // of osh_gptq_permute
+/* Copies the upper triangle of u [I, I], transposed, to the lower triangle. */
 osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I);
 #endif

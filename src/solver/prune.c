@@ -46,7 +46,7 @@ static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, c
 }
 
 /* Sets elements of out [O, I] in columns [i1, i1 + cols) to true for weights that become 0, else to
- * false. zero [O, I]: true for weights that were 0 before pruning. */
+ * false. `zero` [O, I]: true for weights that were 0 before pruning. */
 static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
                                const bool *zero, int64_t i1, int64_t cols)
 {
@@ -87,7 +87,7 @@ static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const b
     }
 }
 
-/* Prunes columns [i1, i2) of all rows and updates the later columns. err [I]: scratch. */
+/* Prunes columns [i1, i2) of all rows and updates the later columns. `err` [I]: scratch. */
 static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *zero, float *err,
                         int64_t i1, int64_t i2)
 {
@@ -112,8 +112,8 @@ static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *ze
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    bool *out = NULL;  // own: [O, I] true: the weight becomes 0
-    bool *zero = NULL; // own: [O, I] true: the weight was already 0
+    bool *out = NULL;  // true for weights that become 0, [O, I]; own
+    bool *zero = NULL; // true for weights that are 0 before pruning, [O, I]; own
     float *err = NULL;              // own: [I]
     OSH_NEW(cx, out, a->O * a->I);
     OSH_NEW(cx, zero, a->O * a->I);
@@ -136,13 +136,13 @@ done:
 
 enum { CHUNK_ROWS = 16 };
 typedef struct rows_job {
-    float *w, *cost; // own: cost [threads, I]
+    float *w, *cost; // w: view; cost: scratch [threads, I], own
     const float *weight;
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets the k cheapest of n weights to 0. Of weights with equal costs those with the smallest
- * indices become 0. */
+/* Sets the k of n weights with the lowest costs to 0; of equal costs, those with the smallest
+ * indices. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
@@ -155,8 +155,8 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* Sets the n cheapest of each m weights of a row to 0. Of weights with equal costs those with the
- * smallest indices become 0. */
+/* In each m consecutive weights of a row, sets the n with the lowest costs to 0; of equal costs,
+ * those with the smallest indices. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

@@ -5,14 +5,14 @@
 #include "ops/op.h"
 
 typedef struct osh_prune_solve_args { // arguments of SparseGPT
-    float *w;          // [O, I] input: the weight; output: the pruned weight
-    const float *u;    // [I, I] upper factor of H^-1, row-major; NULL: the identity
+    float *w;          // input: the weight; output: the pruned weight; [O, I]
+    const float *u;    // upper factor of H^-1, row-major, [I, I]; NULL: the identity
     int64_t O, I, block_size;
     double sparsity;   // fraction of each block of columns that becomes 0, if n is 0
     int64_t n, m;      // in each row, n of each m columns become 0; I and block_size are multiples
-                       // of m; n 0: `sparsity` applies
-    bool keep;         // true: weights that are 0 remain 0
-    double *loss;      // [O] output: sum over columns of err^2 / 2
+                       // of m; if n is 0, `sparsity` applies
+    bool keep;         // true: weights that are 0 remain 0; false: updates may change them
+    double *loss;      // output: sum over columns of err^2 / 2, [O]
 } osh_prune_solve_args;
 /* Prunes by SparseGPT: in each block of columns the weights with the smallest w^2 / u_ii^2 become
  * 0. If n is 0, all O cols weights of a block of `cols` columns are sorted by this cost, and the
@@ -22,24 +22,26 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 // reference version: plain loops
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
-/* Returns the bytes of scratch of osh_prune_solve. Reads only the sizes and `keep` of the
+/* Returns the number of bytes of scratch of osh_prune_solve. Reads only the sizes and `keep` of the
  * arguments. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
-typedef struct osh_prune_share { // tells how many weights of a row become 0
+typedef struct osh_prune_share { // number of weights of a row that become 0
     double sparsity; // fraction of the columns that becomes 0, if n is 0
     int64_t n, m;    // n of each m columns become 0; if n is 0, `sparsity` applies
 } osh_prune_share;
 /* Sets the weights with the smallest |w| sqrt(weight) of each row to 0, in place. Of weights with
- * equal values of this measure those with the smallest index become 0. weight: [I]; NULL: 1. */
+ * equal values of this measure those with the smallest index become 0. `weight` [I]: factors of the
+ * columns; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
-size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of scratch
+size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the number of bytes of scratch of
+                                                       // osh_prune_rows
 /* Sets to 0, in place, all weights whose magnitude is at most the k-th smallest of the whole
  * weight, k = floor(O I sparsity). */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
-/* Returns the k-th smallest magnitude (k from 0) of n numbers. *less: number of smaller
+/* Returns the k-th smallest magnitude (k from 0) of n numbers. Sets *less to the number of smaller
  * magnitudes. */
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less);
 #endif

@@ -12,9 +12,9 @@
  *   mean = 0.9 mean + 0.1 g     square = 0.95 square + 0.05 g^2
  *   x -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
  *
- * Everything is f32 in plain loops: a step needs about 20 operations per weight, the forward and
- * backward passes 12 per weight and token. Each row is computed by one thread, so the bytes do not
- * depend on the number of threads. */
+ * Everything is f32 in plain loops: a step needs about 20 floating-point operations per weight, the
+ * forward and backward passes 12 per weight and token. Each row is computed by one thread, so the
+ * bytes do not depend on the number of threads. */
 #include "solver/tune.h"
 
 #include "base/elementary.h"
@@ -34,7 +34,7 @@ static adam tune_adam_at(const osh_tune_step *s)
     return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
 }
 
-/* Updates Adam's means with the gradient g. Returns the step for a learning rate of 1. */
+/* Updates Adam's moving averages with the gradient g. Returns the step for a learning rate of 1. */
 static float tune_adam_move(const adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;

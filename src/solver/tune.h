@@ -5,11 +5,11 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples of a step
+    int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples in a step
     double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
                             // norms, relative to their values
-    /* true: tuning may be skipped if the model does not support it, and shortened if it takes too
-     * long */
+    /* true: tuning is skipped if the model does not support it, and shortened if it takes too
+     * long; false: an unsupported model is an error, and all steps are done */
     bool may;
 } osh_tune_rule;
 
@@ -20,20 +20,21 @@ typedef struct osh_tune_step { // parameters of one step, equal for all weights
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    /* [O, I]: v: codes as real numbers; mean, square: Adam's means; grad: dL/dw, which a step sets
-     * to 0 */
+    /* [O, I] each; `v`: codes as real numbers; `mean`, `square`: Adam's moving averages; `grad`:
+     * dL/dw, which a step sets to 0 */
     float *v, *mean, *square, *grad;
-    float *s0;                       // [O, G] scales at the start
-    float *d, *d_mean, *d_square;    // [O, G] the scales are s0 (1 + d)
-    const int8_t *zero;              // [O, G]; NULL: zero points are 0
-    int64_t O, I, G;                 // I is a multiple of G
+    float *s0;                       // initial scales, [O, G]
+    float *d, *d_mean, *d_square;    // d: relative changes of the scales, s = s0 (1 + d); d_mean,
+                                     // d_square: Adam's moving averages for d; [O, G] each
+    const int8_t *zero;              // zero points, [O, G]; NULL: all are 0
+    int64_t O, I, G;                 // w is [O, I]; each row has G scales for I / G columns each
     float lo, hi;                    // smallest and largest code
-    osh_tensor *w;                   // [O, I] in the dtype of the scales: the dequantized weight
+    osh_tensor *w;                   // the dequantized weight, [O, I], in the dtype of the scales
 } osh_tune_codes;
 
 typedef struct osh_tune_norm { // the weight [n] of a norm
-    float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d); mean, square:
-                                          // Adam's means; grad: dL/dw
+    float *w0, *d, *mean, *square, *grad; // [n] each; w0, d: w + offset = (w0 + offset) (1 + d);
+                                          // mean, square: Adam's moving averages; grad: dL/dw
     float offset; // number that the norm layer adds to its weight before it multiplies
     int64_t n;
     osh_tensor *w;
@@ -43,10 +44,10 @@ typedef struct osh_tune_norm { // the weight [n] of a norm
  * write w. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
-/* osh_tune_code returns the code of element `at` of v. osh_tune_scale returns scale number `at`,
- * rounded to the dtype in which scales are stored. */
+/* osh_tune_code returns the code of element `at` of v. osh_tune_scale returns scale `at`, rounded
+ * to the dtype of stored scales. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* sum += x, element by element. sum and x are F32 and have the same number of elements. */
+/* `sum` += x, element by element. sum and x are F32 and have the same number of elements. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

@@ -30,19 +30,20 @@ enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24, PAIRS_QUERIES = 128, BAND = OSH_
 typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
-    float *q, *y;     // [heads of one kv head, queries of a tile, Dh] queries and outputs
+    float *q, *y;     // queries and outputs of a tile, [heads of one kv head, queries, Dh]
     /* keys and values of the first n_keys tokens of one kv head: [tokens of the longest sample,
      * Dh]. With TILES, k is packed in panels [Dh, 16 keys] and v in panels [longest sample, 16
      * channels]. */
     float *k, *v;
     float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
-    float *strip;     // with TILES: [16, Dh] keys in f32, from which the next panel of k is packed
-    /* Only with PAIRS. kp: panels of 16 keys; vp: panels of 16 channels for n_keys tokens; qp:
-     * packed queries of a band (BAND queries of one head). */
+    float *strip;     // with TILES: 16 keys in f32, [16, Dh], which are packed as the next panel of
+                      // k
+    /* Only with PAIRS. `kp`: panels of 16 keys; `vp`: panels of 16 channels for n_keys tokens;
+     * `qp`: packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
-    int64_t sample, kv_head, n_keys; // keys that k and v (or kp and vp) contain: sample: first row
-                                     // of the sample, -1 if none; n_keys: number of keys, from the
-                                     // start of the sample
+    int64_t sample, kv_head, n_keys; // contents of k and v (or kp and vp): the first n_keys keys of
+                                     // kv_head in the sample whose first row is `sample` (-1:
+                                     // empty)
 } attention_worker;
 
 typedef struct attention_job {
@@ -50,10 +51,10 @@ typedef struct attention_job {
     const osh_op_args *a;
     way way;
     const osh_tile *tiles;
-    int64_t n_tiles, longest; // longest: tokens of the longest sample
-    int64_t past;             // for a sample that runs in pieces (osh_op_past): number of keys of
-                              // the earlier pieces
-    const float *sinks;       // [H]; NULL: the op has no sinks
+    int64_t n_tiles, longest; // longest: number of tokens of the longest sample
+    int64_t past;             // number of earlier keys of the sample in the state (osh_op_past); 0:
+                              // the sample runs as a whole
+    const float *sinks;       // sinks [H]; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
 
@@ -75,7 +76,7 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Converts the first n keys and values of this sample and kv head to f32, except the keys that the
+/* Converts the first n keys and values of this sample and kv head to f32, except those that the
  * worker has already converted. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
@@ -115,15 +116,16 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile. Each row is one query of one head. t: the positions of the queries; rows:
+/* The rows of a tile. Each row is one query of one head. `t`: the positions of the queries; `rows`:
  * number of rows, queries times heads. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
-    float scale, softcap; // softcap 0: scores are not capped
+    float scale, softcap; // scale: factor of the scores; softcap: limit of the scores, 0 if they
+                          // are not capped
     osh_dtype dt;
-    const float *sinks; // [heads of the kv head]; NULL: the op has no sinks
+    const float *sinks; // sinks of the heads of the kv head; NULL: the op has no sinks
 } rows_of;
 
 /* Turns s[from] ... s[to - 1], the products of a query with its visible keys, into the
@@ -340,8 +342,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Words of scratch of a worker for scores (s), keys, values and queries. `all` is the sum of these,
- * plus the words of the sums y. */
+/* Sizes of a worker's scratch in 4-byte words: scores `s`, `keys`, `values`, packed `queries`, and
+ * the total `all`, which includes the sums y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -370,8 +372,8 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // own: scratch of all workers
-    float *sinks = NULL;              // own: [H]; NULL: no sinks
+    float *room = NULL;               // scratch of all workers; own
+    float *sinks = NULL;              // sinks in f32, own: [H]; NULL: the op has no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
@@ -424,8 +426,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    (void)in_width, (void)out_width; // n_tokens is used as an upper bound of the tokens of the
-                                     // longest sample
+    (void)in_width, (void)out_width; // not used; the longest sample has at most n_tokens tokens
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;

@@ -25,18 +25,20 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: one tile for each sample of the call
-    int64_t longest;     // tokens of the longest sample
-    float *room;         // own: [threads, attention_grad_floats] scratch
+    const osh_tile *seq; // the samples, one tile (range of rows) each; view
+    int64_t longest;     // number of tokens of the longest sample
+    float *room;         // scratch [threads, attention_grad_floats]; own
 } attention_grad_job;
 
 typedef struct back_room {
-    float *k, *v, *dk, *dv;  // [longest, Dh] keys and values of the kv head, and their gradients
+    float *k, *v, *dk, *dv;  // keys and values of the kv head and their gradients, [longest, Dh]
     float *q, *dy, *dq;      // [QUERIES, Dh]
-    float *p, *ds;           // [QUERIES, ld]: p: probabilities; ds: gradients of the products q k^T
+    float *p, *ds;           // p: probabilities; ds: gradients of the products q k^T; both
+                             // [QUERIES, ld]
     float *slope;            // scratch [ld]: derivatives of the scores of one row (the first
                              // comment defines slope)
-    float scale, cap;        // cap 0: scores are not capped
+    float scale, cap;        // scale: factor of the scores; cap: limit of the scores, 0 if they are
+                             // not capped
     int64_t ld;
     float sink;              // score of the head's sink; -INFINITY: the head has no sink
     double to_sink;          // gradient of the sink of the head
@@ -69,7 +71,8 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
 }
 
 /* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). Adds x
- * instead if the gradient is not fresh. Does nothing if the gradient is not computed. */
+ * instead if the gradient is not fresh. Does nothing if the caller does not request this
+ * gradient. */
 static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                       int64_t at)
 {
@@ -108,8 +111,8 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // b of the comment above the function; infinite if
-                                                // the probability of the sink is 1
+    double beside = exp(me->sink - m) * s[top]; // b = e^(sink - m) p_m (see above); infinite if the
+                                                // probability of the sink is 1
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }

@@ -8,8 +8,8 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // own: one tile for each sample
-    float *room;   // own: [threads, floats] scratch
+    osh_tile *seq; // the samples, one tile (range of rows) each; own
+    float *room;   // scratch [threads, floats]; own
 } head_job;
 
 static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -49,10 +49,11 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 typedef struct back_job {
     const osh_grad_args *a;
     const osh_head_back *way;
-    const osh_tile *seq;          // view: the current sample
+    const osh_tile *seq;          // the current sample; view
     int64_t first, longest, floats;
-    float *room, *shared;         // room: own, scratch [threads, floats]; shared: view of the
-                                  // floats after that scratch, one range for each head of a wave
+    float *room, *shared;         // room: scratch [threads, floats], own; shared: view of the
+                                  // memory after `room`, one range for each head of a wave (the
+                                  // heads that run at once)
 } back_job;
 
 static osh_status head_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -71,7 +72,7 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // own: one tile for each sample
+    osh_tile *seq = NULL;             // the samples, one tile (range of rows) each; own
     back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into j.room
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -21,7 +21,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* CPU kernels of gradients. Gradients that are not in this list use the reference kernels. */
+/* CPU kernels of gradients. Ops without one in this list use their reference kernel. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -31,13 +31,14 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
-/* The functions below return upper bounds of the bytes of scratch. They have the parameters of
- * osh_op.scratch. Comments give the meaning of in_width and out_width if it differs. */
+/* Upper bounds of the scratch of the kernels in bytes. They have the parameters of osh_op.scratch.
+ * Comments give the meaning of in_width and out_width if it differs. */
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* in_width: {D, not used, D2}, hidden_size of the two models; out_width: V, the vocabulary size. */
+/* `in_width`: {D, not used, D2}, hidden_size of the two models; `out_width`: V, the vocabulary
+ * size. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
 size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -59,16 +60,17 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
                                  int64_t n_tokens, int n_threads);
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* Returns gross bytes. */
+/* Returns gross bytes (with the allocator's overhead). */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
-/* Returns gross bytes. n_tokens: number of rows of w. */
+/* Returns gross bytes (with the allocator's overhead). `n_tokens`: number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* out_width: V, the vocabulary size. */
+/* `out_width`: V, the vocabulary size. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* in_width: {D, not used, D2}, hidden_size of the two models; out_width: V, the vocabulary size. */
+/* `in_width`: {D, not used, D2}, hidden_size of the two models; `out_width`: V, the vocabulary
+ * size. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
 #endif

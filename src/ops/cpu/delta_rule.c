@@ -20,7 +20,7 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* S = decay S; says += k S */
+/* S = decay S; `says` += k S */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {
@@ -63,7 +63,7 @@ OSH_AVX2 static void delta_correct_avx2(const osh_delta_room *m, int64_t Dk, int
     delta_correct_body(m, Dk, Dv);
 }
 
-/* x = by * x / sqrt(sum(x^2) + 1e-6) */
+/* x = `by` * x / sqrt(sum(x^2) + 1e-6) */
 static void scale_to_unit(float *x, int64_t n, float by)
 {
     double sum = 0;
@@ -120,7 +120,7 @@ static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, flo
     if (state) memcpy(state, m.S, each * sizeof *state);
 }
 
-/* Returns the bytes of the states of all heads (osh_op.state). */
+/* Returns the number of bytes of the states of all heads (osh_op.state). */
 size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                             osh_dtype dt)
 {

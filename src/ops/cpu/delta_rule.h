@@ -10,9 +10,9 @@
 
 typedef struct osh_delta_room { // state and vectors of one head; all pointers are views into
                                 // scratch
-    float *S;             // [Dk, padded Dv] state
+    float *S;             // state [Dk, padded Dv]
     float *q, *k;         // [Dk]
-    float *v, *says, *y;  // [padded Dv]: v: value of the token; says: k S; y: output
+    float *v, *says, *y;  // v: value of the token; says: k S; y: output; [padded Dv] each
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head
@@ -25,8 +25,8 @@ int64_t osh_delta_floats(const osh_delta_rule_attr *at);
 /* Returns views into `room` [osh_delta_floats]. The caller sets `room` to 0 before the first
  * token. */
 osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room);
-/* Loads q, k and v of row t and head h into m, and normalizes q and k. Returns the gates, with
- * sigmoid(b) rounded to dt, and the inputs of which they are functions. */
+/* Loads q, k and v of row t and head h into m, and normalizes q and k. Returns the gates
+ * (sigmoid(b) is rounded to dt) and the inputs from which they are computed. */
 osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at,
                                const osh_delta_room *m, int64_t t, int64_t h, osh_dtype dt);
 /* Updates m->S with one token and computes y = q S. Overwrites m->v. */

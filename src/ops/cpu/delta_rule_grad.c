@@ -20,12 +20,13 @@
 
 typedef struct delta_back {
     osh_delta_room m;
-    float *kept;          // [ceil(tokens / C), Dk, padded Dv] states before every C-th token
-    float *now;           // [C + 1, Dk, padded Dv] states of C tokens
-    float *dS;            // [Dk, padded Dv] gradient of the state
-    float *dq, *dk;       // [Dk] gradients of q and k
+    float *kept;          // states before every C-th token, [ceil(tokens / C), Dk, padded Dv]
+    float *now;           // states of C tokens and the state before them, [C + 1, Dk, padded Dv]
+    float *dS;            // gradient of the state, [Dk, padded Dv]
+    float *dq, *dk;       // gradients of q and k, [Dk]
     float *dy, *e, *du;   // [padded Dv]
-    int64_t C, each;      // C: defined in the first comment; each: elements of a state
+    int64_t C, each;      // C: tokens from one stored state to the next; each: number of elements
+                          // of a state
 } delta_back;
 
 static int64_t delta_back_floats(const void *attr, int64_t n_tokens)
@@ -128,7 +129,8 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
 
     memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim,
            (size_t)at->v_dim * sizeof *b->dy);
-    memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e); // sets e and du to 0
+    memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e); // sets e and du to 0 (they are neighbours in
+                                                      // memory)
     if (avx2) delta_first_avx2(b, S, S + b->each, Dk, Dv);
     else delta_first_body(b, S, S + b->each, Dk, Dv);
     for (int64_t c = 0; c < Dv; c++) {

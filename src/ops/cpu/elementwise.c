@@ -1,5 +1,5 @@
-/* elementwise.c - computes glu, add, scale and act. A tensor is processed in pieces of PIECE
- * elements: a piece is converted to f32 on the stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. A tensor is processed PIECE elements at a time,
+ * which are converted to f32 on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -8,14 +8,15 @@
 
 #include <string.h>
 
-enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, so few that they fit in
-                                    // the L1 cache; PIECES: pieces per chunk of parallel work
+enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements that are computed together, which fit in the
+                                    // L1 cache; PIECES: number of PIECE per chunk of parallel work
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = f(x, y)
-                                                                            // in place; n is a
-                                                                            // multiple of 8
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = op(x, y)
+                                                                            // in place for n
+                                                                            // elements, a multiple
+                                                                            // of 8
     /* Computes n elements of BF16 tensors with AVX-512, without conversion to f32. NULL: the op has
      * no such function. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,

@@ -14,8 +14,8 @@ enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements per chunk of parallel work;
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // n: elements of the tensor; D: elements of a row
-    const float *f;  // view: [D] factors by which the norm multiplies (weight plus offset)
+    int64_t n, D;    // n: number of elements of the tensor; D: of a row
+    const float *f;  // factors of the norm (weight plus offset), [D]; view
     float *rows;     // scratch: [threads, D]
     double eps;
 } grad_job;
@@ -31,7 +31,7 @@ static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_
 {
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
-    osh_tensor *dout = NULL; // own: copy of dout[0] if it shares memory with din[0]
+    osh_tensor *dout = NULL; // copy of dout[0] if dout[0] and din[0] share memory, else NULL; own
     if (a->din[0] == a->dout[0]) {
         OSH_TRY(osh_tensor_new(cx, &dout, OSH_F32, 2, a->dout[0]->shape));
         memcpy(dout->data, a->dout[0]->data, osh_tensor_bytes(dout));
@@ -63,11 +63,11 @@ OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
 }
 
 /* Writes x [n] to elements [first, first + n) of the gradient of in[k]. Adds x instead if the
- * gradient is not fresh. */
+ * gradient already has values (is not fresh). */
 static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
 {
     float *to = piece_of(a->din[k], first);
-    if (to == x) return; // the caller computed the gradient in its own memory
+    if (to == x) return; // the caller has written x directly to the gradient
     if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
     else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
     else if (to) grad_add_body(to, x, n);
@@ -191,7 +191,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // own: f [D], then rows [threads, D]
+    float *f = NULL; // factors f [D], then scratch rows [threads, D]; own
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

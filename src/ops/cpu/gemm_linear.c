@@ -7,21 +7,21 @@
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // own: [OSH_GEMM_COLS, I] in f32: rows of the weight for one block of
-                   // OSH_GEMM_COLS columns of y
-    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS] one tile of y
-    int64_t block; // index of the block of columns of y whose rows of the weight are in w; -1: none
+    float *w;      // rows of the weight in f32 for one block of columns of y, [OSH_GEMM_COLS, I];
+                   // own
+    float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
+    int64_t block; // index of the block of columns of y for which `w` contains the weight; -1: none
 } linear_worker;
 
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // view: tiles of the panel; a panel is the rows of x that are converted
-                           // to f32 at a time
+    const osh_tile *tiles; // tiles of the panel; a panel is the rows of x that are converted to f32
+                           // together; view
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
-    const float *x;    // view: [rows of the panel, I]
-    const float *bias; // view: [O]; NULL: no bias
+    const float *x;    // rows of the panel in f32, [rows of the panel, I]; view
+    const float *bias; // bias in f32, [O]; NULL: no bias; view
     linear_worker *workers;
 } linear_job;
 
@@ -47,8 +47,7 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* The two functions return the floats of linear_worker.w, for `cols` columns of y, and of
- * linear_worker.y. */
+/* Number of floats of linear_worker.w for `cols` columns of y, and of linear_worker.y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 
@@ -60,7 +59,8 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    *out = w; // give: linear_workers_free frees w even if an allocation below fails
+    *out = w; // passes ownership now, so that linear_workers_free frees w if an allocation below
+              // fails
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
         if (!(w[i].w = osh_alloc(cx, (size_t)linear_weight_floats(cols, I) * sizeof(float))))
@@ -87,8 +87,8 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL;         // own
-    float *xf = NULL, *b = NULL;    // own: xf [rows of a panel, I], NULL if x is F32; b [O], or
-                                    // NULL without a bias
+    float *xf = NULL, *b = NULL;    // xf: rows of a panel, [rows of a panel, I], NULL if x is F32;
+                                    // b: bias [O], or NULL; both f32, own
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));

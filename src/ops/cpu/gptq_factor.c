@@ -28,10 +28,10 @@
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
-    float *a; // view: the matrix [n, n]
-    float *l; // own: [SIDE, SIDE] copy of the diagonal block before its inversion
-    float *row; // own: [SIDE, at] copy of the block row A, the left operand of A X; NULL: the
-                // product is computed in place
+    float *a; // the matrix [n, n]; view
+    float *l; // copy of the diagonal block before its inversion, [SIDE, SIDE]; own
+    float *row; // copy of the block row A (left operand of A X), [SIDE, at]; NULL: A X is computed
+                // in place; own
     int64_t n, at, wide; // at: first row and column of the current diagonal block; wide: number of
                          // rows of the block
 } factor_job;
@@ -41,8 +41,8 @@ static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
     return f->a + row * f->n + column;
 }
 
-/* Computes J H J in place (J reverses rows) for a symmetric H of which only the lower triangle is
- * stored: swaps elements (i, j) and (n-1-j, n-1-i). */
+/* Computes J H J in place (J reverses the order of the rows) for a symmetric H of which only the
+ * lower triangle is stored: swaps elements (i, j) and (n-1-j, n-1-i). */
 static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -241,11 +241,11 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the bytes of f->row, the copy of a block row. Returns 0 for one thread or for fewer than
- * three blocks, because A X is then computed in place. */
+/* Returns the size in bytes of f->row, the copy of a block row. Returns 0 for one thread or for
+ * fewer than three blocks, because A X is then computed in place. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
-    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // number of columns before the last block
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // index of the first column of the last block
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 

@@ -11,13 +11,13 @@
 enum { ROWS = 64 }; // rows per chunk of parallel work
 
 typedef struct target_job {
-    float *out;           // view: D or T, [n_rows, I]
-    const osh_tensor *w;  // view: the weight [n_rows, I]; NULL for gptq_shift
-    const float *factor;  // view: [I, I], U for gptq_shift, S for gptq_target
+    float *out;           // the output D or T, [n_rows, I]; view
+    const osh_tensor *w;  // the weight [n_rows, I]; NULL for gptq_shift; view
+    const float *factor;  // U for gptq_shift, S for gptq_target, [I, I]; view
     const int32_t *perm;
     int64_t n_rows, I;
     int64_t rows;         // number of rows of the largest chunk
-    float *room;          // own: [threads, rows, I] scratch
+    float *room;          // scratch, [threads, rows, I]; own
 } target_job;
 
 static osh_status shift_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

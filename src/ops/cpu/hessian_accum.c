@@ -20,12 +20,12 @@ enum { TILE = 256, TOKENS = 512 };
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
-    float *h;              // view: H or D, [I, I]
-    const float *x;        // view: [rows of the panel, I]; a panel is the tiles that are converted
-                           // to f32 at a time
-    const float *left;     // view: X0 - X, with the shape of x, if h is D; NULL if h is the lower
-                           // triangle of H
-    const osh_tile *tiles; // view: tiles of this panel
+    float *h;              // H or D, [I, I]; view
+    const float *x;        // X in f32, [rows of the panel, I]; a panel is the tiles that are
+                           // converted to f32 together; view
+    const float *left;     // X0 - X, with the shape of x, if h is D; NULL if h is the lower
+                           // triangle of H; view
+    const osh_tile *tiles; // tiles of this panel; view
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -53,10 +53,10 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 /* ---- with AVX2, by the tiles of math/tile.h ---- */
 
 typedef struct packed_job {
-    float *h;               // view: H, [I, I]
+    float *h;               // H, [I, I]; view
     const osh_tensor *x;
-    const osh_tile *tiles;  // view: tiles of this panel
-    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H
+    const osh_tile *tiles;  // tiles of this panel; view
+    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
     float *panels, *strips; // views [n_cols / 48, n_rows, 48]: packed x; the tiles of tokens of one
                             // block of 48 columns follow each other
 } packed_job;
@@ -149,9 +149,9 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
-    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own: memory of
-                                                                        // packed_job.panels and
-                                                                        // strips
+    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // panels and strips of
+                                                                        // packed_job, in one
+                                                                        // allocation; own
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
@@ -176,7 +176,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // own: [rows of a panel, I]; NULL if x is F32
+    float *xf = NULL;       // rows of a panel in f32, [rows of a panel, I]; NULL if x is F32; own
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));
@@ -219,7 +219,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 enum { WIDEN = 16 }; // rows that one chunk converts to f32
 typedef struct difference_job {
-    float *x, *left; // views: X and X0 - X, [rows of the panel, I]
+    float *x, *left; // X and X0 - X in f32, [rows of the panel, I]; views
     const osh_tensor *from, *original;
     int64_t first, n_rows, I;
 } difference_job;
@@ -245,7 +245,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     int64_t room = osh_panel_floats(N, n);
     osh_tile *tiles = NULL; // own
-    float *wide = NULL;     // own: [2, rows of a panel, I] X and X0 - X
+    float *wide = NULL;     // X and X0 - X, [2, rows of a panel, I]; own
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, x0, a->seqs);
     OSH_TRY(osh_blas_open(cx));

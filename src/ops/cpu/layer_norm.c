@@ -11,8 +11,8 @@ enum { ROWS = 64 }; // rows per chunk of parallel work
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // views: [padded], with zeros from D on
-    float *rows;        // view: [threads, padded] scratch
+    const float *w, *b; // weight and bias [padded], zero from element D on; views
+    float *rows;        // scratch, [threads, padded]; view
     int64_t D, padded;
     float eps;
 } layer_norm_job;
@@ -40,7 +40,8 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // own: w [2, padded], weight and bias; rows [threads, padded]
+    float *w = NULL, *rows = NULL; // w: weight and bias, [2, padded]; rows: scratch, [threads,
+                                   // padded]; both own
 
     OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

@@ -12,19 +12,20 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // columns of y at a time; W packed for COLS columns and DEPTH in_features fits in
-                 // the cache of one CPU core
-    ROWS = 528,  // rows of y at a time; the sums of ROWS x COLS elements also fit in that cache
-    FEW = 264,   // rows of y at a time if blocks of columns alone would give some threads more work
-                 // than others
-    DEPTH = 640, // largest number of in_features that are packed and summed at a time
+    COLS = 96,   // columns of y that are computed together; W packed for COLS columns and DEPTH
+                 // in_features fits in the L2 cache
+    ROWS = 528,  // rows of y that are computed together; the sums of ROWS x COLS elements also fit
+                 // in the L2 cache
+    FEW = 264,   // rows of y that are computed together if blocks of columns alone would not
+                 // balance the load of the threads
+    DEPTH = 640, // largest number of in_features in one partial sum
     STRIP = 128  // elements of a row of W that are converted to f32 at a time
 };
 
 typedef struct worker {
-    float *packed;     // packed rows of W: [COLS / 16][depth][16]
-    float *strip;      // [16, STRIP] elements of W in f32, which linear_pack packs next
-    float *y;          // [ROWS, COLS] sums
+    float *packed;     // packed rows of W, [COLS / 16][depth][16]
+    float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
+    float *y;          // sums, [ROWS, COLS]
     int64_t block;     // index of the block of columns of y for which `packed` contains W with all
                        // in_features; -1: none
 } worker;
@@ -33,14 +34,13 @@ typedef struct job {
     const osh_tensor *w;
     osh_tensor *y;
     const float *x;    // view: [n_rows, I]
-    const float *bias; // view: [O]; NULL: no bias
+    const float *bias; // bias in f32, [O]; NULL: no bias; view
     int64_t first_row, n_rows, rows, n_parts, I, O, depth;
     osh_dtype dtype;
     worker *workers;
 } job;
 
-/* I is cut into ranges of equal size, a multiple of 8 and at most DEPTH. Returns the size of a
- * range. */
+/* Returns the size of the equal ranges into which I is cut: a multiple of 8, at most DEPTH. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);
@@ -109,8 +109,8 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    /* own: xf [rows of a panel, I], NULL if x is F32; bias [O], NULL without a bias; room: scratch
-     * of the workers. */
+    /* Own. `xf`: rows of a panel in f32, [rows of a panel, I], NULL if x is F32; `bias` [O], NULL
+     * without a bias; `room`: scratch of the workers. */
     float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own
 

@@ -13,7 +13,7 @@
 
 typedef struct linear_grad_job {
     const osh_grad_args *a;
-    const float *dy, *x, *w; // views: dy [N, O]; x [N, I] or NULL; w [O, I] or NULL
+    const float *dy, *x, *w; // in f32: dy [N, O]; x [N, I] or NULL; w [O, I] or NULL; views
     const osh_tile *tiles;
     int64_t n_tiles, I, O;
 } linear_grad_job;
@@ -65,7 +65,7 @@ static osh_status linear_grad_by_blas(osh_ctx *cx, const osh_grad_args *a, const
 {
     osh_status rc = OSH_OK;
     int64_t I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL; // own: x [N, I]; w [O, I]
+    float *x = NULL, *w = NULL; // x [N, I] and w [O, I] in f32; own
     OSH_TRY(osh_blas_open(cx));
     if (a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
     if (a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

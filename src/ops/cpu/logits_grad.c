@@ -20,7 +20,7 @@ typedef struct logits_grad_job {
     bool kl;
     int64_t V, D, D2, ld; // V: vocabulary size; D, D2: hidden_size of the two models; ld: V, padded
                           // to a multiple of 8
-    float *room;          // own: [threads, logits_grad_floats] scratch
+    float *room;          // scratch, [threads, logits_grad_floats]; own
 } logits_grad_job;
 
 static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
@@ -29,7 +29,7 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
 }
 
 /* Computes logit [n, ld] = rule(x W^T) of one model; `rule` divides and caps (osh_logits_rule).
- * Elements from V on become -inf, whose probability is 0. block: scratch [COLS, D]. side 0: the
+ * Elements from V on become -inf, whose probability is 0. `block`: scratch [COLS, D]. `side` 0: the
  * model; 1: the reference model. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
                         int64_t n, int side)
@@ -54,8 +54,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. other: logits of
- * the reference model, for kl. keep: scratch [ld]. */
+/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. `other`: logits
+ * of the reference model, for kl. `keep`: scratch [ld]. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)
 {

@@ -21,18 +21,18 @@
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
 #define FAR (-1e30f) // logit of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
 
-typedef struct part { // results of one token in one block of the vocabulary; index 0: the model, 1:
-                      // the reference model
+typedef struct part { // partial result of one token for one block of the vocabulary; index 0: the
+                      // model, 1: the reference model
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // inputs and scratch for one model
+typedef struct side { // a side is one of the two models: its inputs and scratch
     const osh_tensor *x, *w;
-    float *rows;  // own: [PANEL, D] rows of x in f32; NULL if x is F32
+    float *rows;  // rows of x in f32, [PANEL, D]; NULL if x is F32; own
     const float *panel;
-    float *block; // own: [threads, COLS, D] rows of w in f32
-    float *logit; // own: [threads, OSH_GEMM_ROWS, COLS] logits
+    float *block; // rows of w in f32, [threads, COLS, D]; own
+    float *logit; // logits, [threads, OSH_GEMM_ROWS, COLS]; own
     osh_logits_rule rule;
 } side;
 
@@ -42,12 +42,12 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    part *parts;           // own: [PANEL, n_blocks] results of the tokens that are processed at a
-                           // time (a panel)
-    int64_t *held;         // own: [threads] index of the block whose rows of w the worker has
-                           // loaded; -1: none
-    const int32_t *target; // view: [N] token ids; NULL for kl
-    float *at_target;      // own: [N] logit of the target, for nll
+    part *parts;           // partial results of a panel (the tokens that are processed together),
+                           // [PANEL, n_blocks]; own
+    int64_t *held;         // per worker, the index of the block of rows of w that the worker has
+                           // loaded; -1: none; own [threads]
+    const int32_t *target; // token ids, [N]; NULL for kl; view
+    float *at_target;      // logit of the target, for nll, [N]; own
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
@@ -77,7 +77,7 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // this follows the rounding, because f16 cannot represent FAR
+            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
     }
 }
 

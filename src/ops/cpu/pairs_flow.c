@@ -47,7 +47,8 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- with AMX: rounding the rows of the previous block ---- */
 
-typedef struct rest { // the previous block, whose sums are complete and whose rows are rounded now
+typedef struct rest { // the previous block, whose sums are complete and whose rows are being
+                      // rounded
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -74,8 +75,8 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for up; h: which 16 columns of the
- * 32. If there is no bias, does not add 0, because -0 + 0 is not -0. */
+/* Returns the sums of row t->row plus the bias. `k`: 0 for b, 1 for `up`; `h`: 0 for columns 0 to
+ * 15, 1 for columns 16 to 31. Without a bias nothing is added, because -0 + 0 would give +0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -92,7 +93,7 @@ WIDE_FN void flow_put_half(rest *t, __m512 rounded, int h, bool gated)
                              _mm512_cvtepi32_epi16(u));
 }
 
-/* Rounds to BF16 like osh_bf16_of_f32, which makes a NaN quiet. */
+/* Rounds to BF16 like osh_bf16_of_f32; a NaN becomes a quiet NaN. */
 WIDE_FN __m512 flow_round_sum(__m512 x)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -104,7 +105,8 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    if (gated) { // a NaN sets t->bad, so its bits do not matter
+    if (gated) { // a NaN sets t->bad, and the caller then discards the result, so the bits of the
+                 // NaN do not matter
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);
@@ -119,11 +121,11 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 /* ---- with AMX: matrix products; rows of the previous block are rounded between the steps ---- */
 
 typedef struct tiles {
-    float *c; // view: sums [32, 32]
+    float *c; // sums, [32, 32]; view
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // number of rows of the previous block that are rounded after each step, so that
-                  // all are rounded after the last step
+    int64_t each; // number of rows of the previous block that are rounded after each step; all are
+                  // rounded after the last step
 } tiles;
 
 /* Computes c = a b in steps of 32 elements of k, and rounds rows of the previous block after each

@@ -15,21 +15,22 @@ enum { OSH_FLOW_COLS = 2 * OSH_PAIRS_SIDE };
 typedef struct osh_flow_block { // a block of y; all pointers are views
     osh_pairs_a a;
     int64_t m;             // number of rows of a and y, at most OSH_PAIRS_BAND
-    osh_pairs_b b, up;     // at most two panels each; if up.n is 0: y = a b, else y = act(a b) (a
-                           // up)
-    uint16_t *y;           // [m, n]; rows begin ld elements apart
+    osh_pairs_b b, up;     // right operands, at most two panels each; y = a b if up.n is 0, else y
+                           // = act(a b) (a up)
+    uint16_t *y;           // output [m, n]; rows begin `ld` elements apart
     int64_t ld, n;
-    const float *bias[2];  // [0] for b, [1] for up: [n], or NULL for no bias
+    const float *bias[2];  // biases [n] of a b (index 0) and of a up (index 1); NULL: no bias
     osh_act_kind act;      // any activation except OSH_ACT_GELU
 } osh_flow_block;
 
 typedef struct osh_flow {
     /* Matrix products a b and a up before rounding. First index: `turn` for the current block,
-     * !turn for the previous block; second index: 0 for b, 1 for up. */
+     * `!turn` for the previous block; second index: 0 for b, 1 for `up`. */
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS];
     osh_flow_block before;
-    bool has_before, bad;  // has_before: `before` is multiplied but not finished; bad: an element
-                           // of act(a b) (a up) is not finite
+    bool has_before, bad;  // has_before: true if block `before` is multiplied but not finished
+                           // (bias, activation, rounding); bad: true if an element of act(a b) (a
+                           // up) is not finite
     int turn;
 } osh_flow;
 
@@ -39,8 +40,8 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. The rows of its y are complete only after the next call of osh_flow_add
- * or osh_flow_end, so y and the biases must remain valid until then. */
+/* Multiplies for one block. The next call of osh_flow_add or osh_flow_end completes the output y of
+ * the block, so y and the biases must remain valid until that call returns. */
 void osh_flow_add(osh_flow *f, const osh_flow_block *block);
 /* Finishes the last block and ends the flow on the calling thread. */
 void osh_flow_end(osh_flow *f);

@@ -16,22 +16,23 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96, // columns of the result at a time; both packed weights for COLS columns and I
-               // channels fit in the cache of one CPU core
+    COLS = 96, // columns of the result that are computed together; both packed weights for COLS
+               // columns and I channels fit in the L2 cache
     ROWS = 512,
-    DEPTH = 2048 // largest I; for a larger I the op linear adds several sums, so the bytes would
-                 // differ
+    DEPTH = 2048 // largest I; for a larger I the op linear adds several partial sums, so the bytes
+                 // would differ
 };
 
 typedef struct worker {
     uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
     uint32_t *blocks;    // scratch for a band of x that must be packed (osh_pairs_rows)
-    int64_t first;       // first column of the result whose weights are in `packed`; -1: none
+    int64_t first;       // first column of the result for which `packed` contains the weights; -1:
+                         // none
 } worker;
 
 typedef struct job {
     const osh_gated *g;
-    const float *bias[2]; // views: [F]; NULL: no bias
+    const float *bias[2]; // biases of gate and up, [F]; NULL: no bias; views
     int64_t N, I, F, n_parts;
     osh_act_kind act;
     worker *workers;
@@ -104,8 +105,8 @@ osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g)
              .act = osh_act_is_tanh(g->glu->act) ? OSH_ACT_GELU_TANH : OSH_ACT_SILU};
     int n = osh_threads(cx);
     int64_t panels = COLS / SIDE * osh_pairs_panel(j.I);
-    uint32_t *room = NULL;           // own: scratch of all workers
-    float *bias[2] = {NULL, NULL};   // own: [F]; NULL: no bias
+    uint32_t *room = NULL;           // scratch of all workers; own
+    float *bias[2] = {NULL, NULL};   // biases in f32, [F]; NULL: no bias; own
 
     OSH_NEW(cx, j.workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * gated_worker_words(j.I)) * sizeof *room)))

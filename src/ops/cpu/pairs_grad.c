@@ -23,28 +23,28 @@ enum {
     COLS = 192,      // columns of dx and dw that a chunk computes
     DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
     DX_ROWS = 256,   // least number of rows of dx per chunk, for which w is packed once
-    CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows
+    CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows for that number
     DW_ROWS = 96,    // rows of dw that a chunk computes; a small number, so that even a small dw
                      // gives chunks to all threads
-    ROOM = 2048,     // largest number of tokens, with padding, that are packed at a time
-    WIDTH = 64,      // columns of dy that are transposed at a time
+    ROOM = 2048,     // largest number of tokens, with padding, that are packed together
+    WIDTH = 64,      // columns of dy that are transposed together
     ROUGH = 1 << 14  // elements that a chunk rounds to BF16
 };
 
 typedef struct worker {
     uint32_t *panels, *band; // panels: packed w [COLS, DEPTH]; band: packed dy [BAND, DEPTH], used
-                             // if dy cannot be read in place
+                             // only if dy cannot be read in place
     float *sums;             // scratch [BAND, COLS]
 } worker;
 
 typedef struct job {
     const osh_grad_args *a;
     const uint16_t *w, *x;
-    uint16_t *dy;               // view: [N, O] dy in BF16
+    uint16_t *dy;               // dy in BF16, [N, O]; view
     int64_t N, O, I, dx_rows;
-    const osh_tile *tiles;      // view: the packed tiles
-    const int64_t *first;       // view: [n_tiles] number of padded tokens of the packed tiles
-                                // before each tile
+    const osh_tile *tiles;      // the packed tiles; view
+    const int64_t *first;       // offset of each packed tile in tokens, with padding, [n_tiles];
+                                // view
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
     bool add;                   // true: matrix products are added to dw; false: they overwrite dw
@@ -58,7 +58,7 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
 }
 
 /* Computes c = a b [m, n], or c += a b if c.add is true. If c.add is false and the block has no
- * padding, writes to c directly; otherwise uses `sums`. sums: scratch [BAND, columns of b]. */
+ * padding, writes to c directly; otherwise uses `sums`. `sums`: scratch [BAND, columns of b]. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {
@@ -161,8 +161,8 @@ static osh_status weight_grad(osh_ctx *cx, job *j, const osh_tile *tiles, int64_
 {
     osh_status rc = OSH_OK;
     int64_t end = 0, room = grad_room(j->N);
-    int64_t *first = NULL;                // own: memory of job.first
-    uint32_t *panels = NULL, *blocks = NULL; // own: packed x (panels), packed dy (blocks)
+    int64_t *first = NULL;                // offsets of the packed tiles (job.first); own
+    uint32_t *panels = NULL, *blocks = NULL; // packed x (panels) and packed dy (blocks); own
 
     OSH_NEW(cx, first, n_tiles + 1);
     if (!(panels = osh_alloc(cx, (size_t)grad_words(room, j->I) * sizeof *panels)))
@@ -197,7 +197,7 @@ static osh_status grad_round_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
     return OSH_OK;
 }
 
-/* Returns the words of scratch of one worker. */
+/* Returns the size of a worker's scratch in 32-bit words. */
 static int64_t grad_worker_words(int64_t I, int64_t O)
 {
     int64_t each = osh_pairs_panel(osh_min64(O, DEPTH));
@@ -213,8 +213,8 @@ osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_
         .a = a, .w = w->data, .x = x->data, .N = osh_rows(x), .I = osh_width(x), .O = w->shape[0]};
     int n = osh_threads(cx);
     int64_t words = grad_worker_words(j.I, j.O), each = osh_pairs_panel(osh_min64(j.O, DEPTH));
-    uint16_t *dy = NULL;   // own: [N, O] dy rounded to BF16
-    uint32_t *room = NULL; // own: scratch of all workers
+    uint16_t *dy = NULL;   // dy rounded to BF16, [N, O]; own
+    uint32_t *room = NULL; // scratch of all workers; own
 
     OSH_NEW(cx, j.workers, n);
     if (!(dy = osh_alloc(cx, (size_t)(j.N * j.O) * sizeof *dy))) OSH_TRY(OSH_E_NOMEM);

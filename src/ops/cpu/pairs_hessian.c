@@ -14,21 +14,23 @@ enum {
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
 enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are packed together; WIDTH:
-                                  // columns that a chunk packs
+                                  // columns that a chunk of parallel work packs
 
 typedef struct job {
-    float *h;                 // view: H or D, [n, n]
-    const osh_tensor *x, *x0; // x0: inputs of the original model, if h is D; NULL if h is the lower
-                              // triangle of H
-    const osh_tile *tiles;    // view: the packed tiles of tokens
-    const int64_t *first;     // view: [n_tiles] offset of each tile in `panels` and `turned`, in
-                              // words
+    float *h;                 // H or D, [n, n]; view
+    const osh_tensor *x, *x0; // x: input of the layer; x0: its input in the original model if h is
+                              // D, NULL if h is the lower triangle of H
+    const osh_tile *tiles;    // the packed tiles of tokens; view
+    const int64_t *first;     // offset of each tile in `panels` and `turned`, in words, [n_tiles];
+                              // view
     uint32_t *panels, *turned;
-    int64_t n_tiles, n, side; // n: number of columns of x; side: rows and columns of a block of H
-    int64_t parts;            // number of groups of tiles; a chunk packs WIDTH columns of one group
+    int64_t n_tiles, n, side; // n: number of columns of x; side: number of rows and columns of a
+                              // block of H
+    int64_t parts;            // number of groups of tiles; a chunk of parallel work packs WIDTH
+                              // columns of one group
 } job;
 
-/* Computes rows [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x begin ld
+/* `rows` [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x begin ld
  * elements apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
@@ -39,7 +41,7 @@ static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_
                 osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* Packs WIDTH columns of one group of tiles (job.parts). */
+/* Packs WIDTH columns of one of the job.parts groups of tiles. */
 static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -87,8 +89,9 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // false: the diagonal of h crosses these rows,
-                                                   // so row r of them adds only its first r + 1
+        bool whole = j->x0 || c + wide <= row + 1; // true: all elements are on or below the
+                                                   // diagonal of h; false: the diagonal crosses
+                                                   // these rows, so row r adds only its first r + 1
                                                    // columns
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
@@ -121,8 +124,8 @@ static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Returns the rows and columns of a block of H: the largest side with which each thread has at
- * least OSH_BLOCKS_EACH blocks, or the smallest side if there is none. Larger blocks read the
+/* Returns the side (number of rows and of columns) of a block of H: the largest side with which
+ * each thread gets at least OSH_BLOCKS_EACH blocks, or else the smallest. Larger blocks read the
  * packed panels fewer times. */
 static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
@@ -133,7 +136,7 @@ static int64_t hessian_side(int64_t n, bool square, int n_threads)
     return sides[k];
 }
 
-/* Returns the largest number of padded tokens that are packed at a time. */
+/* Returns the largest number of padded tokens that are packed together. */
 static int64_t hessian_room(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
 static int64_t hessian_words(int64_t n_tokens, int64_t n)
 {
@@ -154,8 +157,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
-    int64_t *first = NULL;   // own: memory of job.first
-    /* own. Each is about as large as x of the packed tokens, so that the allocator can reuse the
+    int64_t *first = NULL;   // offsets of the packed tiles (job.first); own
+    /* Own. Each has about the size of x for the packed tokens, so that the allocator can reuse the
      * pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;
 

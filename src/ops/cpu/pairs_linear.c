@@ -8,45 +8,46 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // columns of y at a time; W packed for COLS columns and DEPTH in_features fits in
-                  // the cache of one CPU core
-    ROWS = 512,   // rows of y at a time; the sums of ROWS x COLS elements also fit in that cache
+    COLS = 192,   // columns of y that are computed together; W packed for COLS columns and DEPTH
+                  // in_features fits in the L2 cache
+    ROWS = 512,   // rows of y that are computed together; the sums of ROWS x COLS elements also fit
+                  // in the L2 cache
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
     FEW = 64,     // largest number of rows of x for which x is packed instead of W
-    DEPTH = 2048, // largest number of in_features that are summed at a time
+    DEPTH = 2048, // largest number of in_features in one partial sum
     SIDE = OSH_PAIRS_SIDE
 };
 
 typedef struct worker {
     uint32_t *packed;      // packed W: panels for COLS columns of y and DEPTH in_features
-    uint32_t *blocks;      // scratch for a band (BAND rows) that cannot be read in place
-    float *y, *sums; // scratch: y [BAND, PAIR] and sums [ROWS, COLS] if I > DEPTH; for few rows of
+    uint32_t *blocks;      // scratch for a band (BAND rows of x) that cannot be read in place
+    float *y, *sums; // scratch; if I > DEPTH: y [BAND, PAIR] and sums [ROWS, COLS]; for few rows of
                      // x: both [BAND, FEW]
     int64_t first, n_cols; // `packed` contains W for columns [first, first + n_cols) of y; n_cols
-                           // 0: for none
+                           // 0: `packed` is empty
 } worker;
 
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
-    const float *bias; // view: [O]; NULL: no bias
-    uint32_t *tokens;  // for few rows of x: view of packed x, one range of `depth` in_features
-                       // after the other
-    int64_t N, I, O, depth, n_parts, rows; // depth: in_features that are summed at a time; rows:
-                                           // rows of y that a chunk computes; n_parts: number of
-                                           // such chunks per block of columns
+    const float *bias; // bias in f32, [O]; NULL: no bias; view
+    uint32_t *tokens;  // for few rows of x: packed x, one range of `depth` in_features after the
+                       // other; view
+    int64_t N, I, O, depth, n_parts, rows; // depth: in_features of one partial sum; rows: rows of y
+                                           // that a chunk computes; n_parts: number of such chunks
+                                           // per block of columns
     worker *workers;
 } job;
 
-typedef struct band { // a product of a band of x (at most BAND rows) and two panels of W
+typedef struct band { // operands of one matrix product: a band of x (at most BAND rows) and two
+                      // panels of W
     int64_t row, m;   // rows [row, row + m) of x and y
     int64_t at, col;  // at: first row in worker.sums; col: first column in worker.packed
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* I is cut into ranges of equal size, a multiple of 32 and at most DEPTH. Returns the size of a
- * range. */
+/* Returns the size of the equal ranges into which I is cut: a multiple of 32, at most DEPTH. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
@@ -64,8 +65,8 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to y [n], which is columns [col, col + n) of row `row`, rounds the sums to the
- * dtype of the output and stores them. */
+/* Adds the bias to the sums y [n] of columns [col, col + n) of row `row`, and stores them, rounded
+ * to the dtype of the output. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
@@ -183,8 +184,8 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        float *rows = me->y, *from = me->sums + t; // rows: 16 rows and 32 columns of y, the
-                                                   // transpose of `from`
+        float *rows = me->y, *from = me->sums + t; // rows: 16 rows x 32 columns of y, the transpose
+                                                   // of `from`
         for (int64_t o = 0; o < BAND; o += SIDE)
             osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
         for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++)
@@ -195,7 +196,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 
 /* ---- both cases: few and many rows of x ---- */
 
-/* Returns the words of scratch of one worker. */
+/* Returns the size of a worker's scratch in 32-bit words. */
 static int64_t pairs_worker_words(int64_t I, bool few)
 {
     int64_t depth = pairs_linear_depth(I), blocks = 2 * osh_pairs_panel(depth);
@@ -214,10 +215,10 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    uint32_t *room = NULL, *tokens = NULL; // own: room: scratch of all workers; tokens: packed x,
-                                           // for few rows of x
+    uint32_t *room = NULL, *tokens = NULL; // room: scratch of all workers; tokens: packed x, for
+                                           // few rows of x; both own
     worker *workers = NULL;                // own
-    float *bias = NULL;                    // own: [O]; NULL: no bias
+    float *bias = NULL;                    // bias in f32, [O]; NULL: no bias; own
 
     OSH_NEW(cx, workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
@@ -226,8 +227,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // the number of blocks of columns is a multiple of the number of threads, so
-                      // a chunk computes all rows of its block
+        j.rows = j.N; // a chunk computes all rows of its block of columns, because the number of
+                      // blocks is a multiple of the number of threads
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

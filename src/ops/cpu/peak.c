@@ -13,17 +13,17 @@
 #include <string.h>
 
 enum { SIDE = 768, COLS = 96 }; // SIDE: rows and columns of the matrices; three f32 matrices are 7
-                                // MB, and the blocks that a kernel reads at a time fit in any L2
+                                // MB, and the blocks that a kernel reads together fit in any L2
                                 // cache; COLS: columns of b that are packed together
 static const size_t MEMORY_BYTES = (size_t)96 << 20; // bytes that each thread reads or copies;
                                                      // larger than the caches
 
 typedef struct peak_worker {
-    osh_tensor *a, *b, *c;  // own: matrices of a product c = a b^T
-    float *packed;          // own: [COLS / 16][SIDE][16], packed columns of b
+    osh_tensor *a, *b, *c;  // matrices of a product c = a b^T; own
+    float *packed;          // packed columns of b, [COLS / 16][SIDE][16]; own
     unsigned char *from, *to; // own: MEMORY_BYTES each
     double done, seconds;
-    uint64_t sum; // sum of the words that are read; without it the compiler would remove the reads
+    uint64_t sum; // sum of the words that are read, so that the compiler does not remove the reads
 } peak_worker;
 
 typedef enum { READ, COPY, PRODUCT, TILES } peak_kind;
@@ -74,7 +74,7 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
 }
 
 /* Runs worker number `chunk` for j->seconds and measures its speed. Each thread runs one chunk,
- * because every chunk takes so long that all threads begin one. */
+ * because no chunk ends before all threads have begun one. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,7 @@ static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     peak_worker *w = &j->workers[chunk];
 
     (void)worker;
-    OSH_TRY(peak_once(cx, w, j->kind)); // the first call is not measured
+    OSH_TRY(peak_once(cx, w, j->kind)); // warm-up call, not measured
     w->done = 0;
     double begin = osh_now();
     do {
@@ -171,7 +171,7 @@ osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds)
     OSH_TRY(peak_fill(cx, &v, OSH_BF16, T, narrow));
     OSH_TRY(osh_tensor_new(cx, &out, OSH_BF16, 2, (int64_t[]){T, wide}));
     osh_op_args a = {.in = {q, k, v}, .out = {out}, .attr = &at};
-    OSH_TRY(osh_attention_cpu(cx, &a)); // the first call is not measured
+    OSH_TRY(osh_attention_cpu(cx, &a)); // warm-up call, not measured
     double begin = osh_now(), now;
     do OSH_TRY(osh_attention_cpu(cx, &a));
     while (n++, now = osh_now(), now - begin < seconds);
@@ -193,9 +193,8 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
     for (int i = 0; i < osh_threads(cx); i++) {
         if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
-        memset(w[i].from, i + 1, MEMORY_BYTES); // the memset writes every page, because pages that
-                                                // were never written are all the system's one zero
-                                                // page
+        memset(w[i].from, i + 1, MEMORY_BYTES); // touches every page, because all untouched pages
+                                                // are mapped to the one zero page of the system
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));
     OSH_TRY(peak_measure(cx, copy_per_s, w, COPY, seconds));

@@ -17,9 +17,9 @@
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
-    osh_tensor *x[SAMPLES], *w[2], *out; // own: inputs; weights (gate and up, or one); output
+    osh_tensor *x[SAMPLES], *w[2], *out; // inputs; weights (gate and up, or one); output; all own
     double done, seconds;                // done: number of floating-point operations; seconds: CPU
-                                         // time of the operations
+                                         // time that they took
 } worker;
 
 typedef struct job {
@@ -65,7 +65,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // the first call is not measured
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // warm-up call, not measured
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -138,17 +138,17 @@ enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a [BAND, DEPTH]: 1
                                                            // b: PANELS panels, 1 MiB
 
 typedef struct tiles_job {
-    double *rates; // own: [threads] operations per second
+    double *rates; // operations per second, [threads]; own
     double seconds;
 } tiles_job;
 
-/* Multiplies one band, which fits in L1, by panels that fit in L2, and stores the speed in
- * j->rates[chunk]. */
+/* Multiplies one band, which fits in L1, by panels that fit in L2 (the second-level cache), and
+ * stores the speed in j->rates[chunk]. */
 static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
-    osh_tensor *a = NULL, *b = NULL; // own: a [BAND, DEPTH]; b: PANELS panels
+    osh_tensor *a = NULL, *b = NULL; // a: [BAND, DEPTH]; b: PANELS packed panels; both own
     _Alignas(64) float sums[BAND * 2 * OSH_PAIRS_SIDE];
     int64_t n = 0;
 

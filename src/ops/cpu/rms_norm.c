@@ -12,8 +12,8 @@ enum { SLICES = 64 }; // slices per chunk of parallel work
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // view: [padded] weight plus offset
-    float *rows;    // view: [threads, padded] scratch
+    const float *w; // weight plus offset, [padded]; view
+    float *rows;    // scratch, [threads, padded]; view
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded
@@ -41,7 +41,8 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_rms_norm_attr *at = a->attr;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // own: w [padded]; rows [threads, padded]
+    float *w = NULL, *rows = NULL; // w: weight plus offset, [padded]; rows: scratch, [threads,
+                                   // padded]; both own
 
     OSH_NEW(cx, w, padded);
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

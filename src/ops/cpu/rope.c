@@ -13,12 +13,12 @@ typedef struct rope_job {
     const osh_tensor *x;
     osh_tensor *y;
     const osh_tile *tiles;
-    const float *inv_freq; // view: [half] inverse frequencies
-    float *cos, *sin;      // views: [n_pos, half] for positions `from`, from + 1, ...
+    const float *inv_freq; // inverse frequencies, [half]; view
+    float *cos, *sin;      // cosines and sines for positions `from`, `from` + 1, ..., [n_pos,
+                           // half]; views
     int64_t from, n_pos, half;
-    float *rows;           // view: [threads, width] scratch
-    float way;             // direction of the rotation: 1: forward; -1: by the negative angle, for
-                           // gradients
+    float *rows;           // scratch, [threads, width]; view
+    float way;             // factor of the angles: 1, or -1 for gradients
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -43,7 +43,7 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-/* Rotates one head. If at->interleaved is true, first separates the pairs into two halves, and
+/* Rotates one head. If at->interleaved is true, de-interleaves the pairs into two halves first and
  * interleaves the halves again at the end. */
 static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
                            osh_dtype dt)
@@ -107,7 +107,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. way 1: forward; -1: by the negative angle, for
+/* Rotates in[0] and writes the result to out[0]. `way`, the factor of the angles, is 1, or -1 for
  * gradients. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
@@ -117,8 +117,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     int64_t n_tiles = 0, end = 0, longest = 0, from = a->past ? a->past->n : 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
     osh_tile *tiles = NULL;            // own
-    float *table = NULL, *rows = NULL; // own: table [2, tokens of the longest sample, half]; rows
-                                       // [threads, width]
+    float *table = NULL, *rows = NULL; // table: cosines and sines, [2, tokens of the longest
+                                       // sample, half]; rows: scratch [threads, width]; both own
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     osh_tiles_move(tiles, n_tiles, a->past);
@@ -149,7 +149,7 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // own: [N, H*Dh] the rotated dy
+    osh_tensor *t = NULL; // the rotated dy, [N, H*Dh]; own
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
         return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},

@@ -10,9 +10,9 @@
 #include "ops/scan.h"
 
 typedef struct osh_scan_room { // state and vectors of one head; all pointers are views into scratch
-    float *Z;       // [S, padded P] state
+    float *Z;       // state, [S, padded P]
     float *B, *C;   // [S]
-    float *x, *y;   // [padded P] input and output
+    float *x, *y;   // input and output of the token, [padded P]
 } osh_scan_room;
 
 /* Returns the number of floats of the scratch of one head. */
@@ -27,7 +27,7 @@ typedef struct osh_scan_head { // inputs of the op and weights of head h; all po
     float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step, the
+/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step d, the
  * factor of x (osh_ssm_gates). */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);

@@ -43,7 +43,7 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* Returns act(x), rounded to T, times up. x is the gate; x and up are values of T as f32. The
+/* Returns act(x), rounded to T, times up. x is the gate; x and `up` are values of T as f32. The
  * caller rounds the result. PAIR: true if the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
@@ -61,8 +61,7 @@ struct osh_cu_clamped_fn {
     }
 };
 
-/* Calls `call` with the function object for the activation and the limit of `at`. Returns the
- * result of `call`. */
+/* Returns `call`(f), where f is the function object for the activation and the limit of `at`. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
     if (at->limit > 0) return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});

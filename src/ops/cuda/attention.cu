@@ -29,7 +29,7 @@
 #include "ops/cuda/pack.cuh"
 
 enum { QUERIES = 512, SHORT = 256 }; // QUERIES: largest number of queries of a chunk; SHORT:
-                                     // samples of up to this length share a batch of matrix
+                                     // samples of at most SHORT tokens share a batch of matrix
                                      // products
 
 typedef struct attention_job {
@@ -37,13 +37,13 @@ typedef struct attention_job {
     const osh_op_args *a;
     const osh_attention_attr *at;
     osh_dtype dt;
-    int64_t group;   // query heads that share a kv head
+    int64_t group;   // number of query heads that share a kv head
     int64_t row, T;  // row: first row of the samples; T: tokens of each sample
     float *scores;
 } attention_job;
 
 /* One pass: n_samples samples from number `sample` on; n_kv groups of n_heads heads, from head
- * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. ld: elements
+ * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. `ld`: elements
  * from row to row of scores. */
 typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
@@ -120,8 +120,8 @@ static void attention_softmax(const attention_job *j, const attention_pass *p, f
                    osh_cuda_stream(j->d), j->scores, *p, rows, *j->at, scale, sinks);
 }
 
-/* Number of elements from one sample to the next, from one kv head to the next, and from one head
- * of a group to the next. */
+/* Strides in elements: by[0] for samples, by[1] for kv heads, by[2] for the query heads of a
+ * group. */
 typedef struct strides { int64_t by[3]; } strides;
 
 static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, const int64_t *index,
@@ -136,14 +136,15 @@ static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, co
 }
 
 /* Computes the matrix products C [n, nk[0]] = A op(B) for every sample, kv head and head of the
- * pass. nk[1] is the number of terms of a sum. `mat` and `s` contain C, A and B in this order. */
+ * pass. nk[1] is the number of terms of a sum. `mat` (matrices) and `s` (strides) contain C, A and
+ * B in this order. */
 static osh_status attention_products(osh_ctx *cx, const attention_job *j, const attention_pass *p,
                                      const osh_cuda_mat *mat, const strides *s, const int64_t nk[2])
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
     /* If heads do not begin at multiples of 16 bytes, the alignment depends on the head, and so
-     * does the algorithm. Then samples do not share a batch. */
+     * does the algorithm. In this case samples do not share a batch. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;
@@ -167,7 +168,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t Dh = j->at->head_dim, q_width = j->at->n_heads * Dh, kv_width = j->at->n_kv_heads * Dh;
-    /* first: row of the first sample of the pass; kv: first column of the first kv head of the
+    /* `first`: row of the first sample of the pass; `kv`: first column of the first kv head of the
      * pass. */
     int64_t first = j->row + p->sample * j->T, kv = p->head / j->group * Dh;
     float scale = (float)(j->at->scale > 0 ? j->at->scale : 1 / sqrt((double)Dh));
@@ -181,7 +182,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
                       true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt,
                       false};
-    /* each: number of probabilities that fit in the bytes of one score. */
+    /* `each`: number of probabilities in the memory of one score. */
     int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt));
     strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false},
@@ -220,7 +221,7 @@ static osh_status attention_run_samples(osh_ctx *cx, const attention_job *j, int
 {
     osh_status rc = OSH_OK;
     int64_t chunk = attention_chunk(j->T), H = j->at->n_heads;
-    /* n: number of heads whose scores of a chunk fit in the scratch. */
+    /* `n`: number of heads whose scores of a chunk fit in the scratch. */
     int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * (int64_t)sizeof(float));
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 
@@ -243,7 +244,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0,
                        0, NULL};
 

@@ -5,7 +5,7 @@
 #include "ops/cuda/op.cuh"
 
 typedef struct sink_weights {
-    const void *w; // view: [heads] in GPU memory; NULL: the op has no sinks
+    const void *w; // sinks in GPU memory, [heads]; NULL: the op has no sinks; view
     osh_dtype dtype;
 } sink_weights;
 

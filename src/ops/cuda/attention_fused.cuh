@@ -25,10 +25,10 @@
  *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
  *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
  *
- * Rows have no padding. Their pieces of 16 bytes are permuted instead (fused_at), so that the eight
- * rows of a matrix of ldmatrix are in different banks. Without padding, and with halves instead of
- * whole tiles in the ring, a block with heads of 128 elements needs 80 KiB, so two blocks fit in a
- * multiprocessor with 164 KiB.
+ * Rows have no padding. Their 16-byte chunks are permuted (swizzled) instead (fused_at), so that
+ * the eight rows of a matrix of ldmatrix are in different banks. Without padding, and with halves
+ * instead of whole tiles in the ring, a block with heads of 128 elements needs 80 KiB, so two
+ * blocks fit in a multiprocessor with 164 KiB.
  *
  * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. A warp with two bands uses
  * these values in four mma instructions, a warp with one band in two. So a warp has two bands if
@@ -54,8 +54,8 @@ typedef struct fused_samples {
 } fused_samples;
 
 typedef struct fused_shape {
-    int n_heads, group, head_dim, window; // group: query heads that share a kv head; window:
-                                          // sliding window in tokens, 0: none
+    int n_heads, group, head_dim, window; // group: number of query heads that share a kv head;
+                                          // window: sliding window in tokens, 0: none
     float c;
 } fused_shape;
 
@@ -64,9 +64,9 @@ typedef struct fused_shape {
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
     /* Number of blocks that a multiprocessor runs at the same time. The compiler limits the
-     * registers of a thread so that this number fits. */
+     * registers of a thread accordingly. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
-    /* true: each warp keeps its queries in registers; false: the warp reads its queries from shared
+    /* true: each warp holds its queries in registers; false: it reads its queries from shared
      * memory again for each tile of keys. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
     /* HALF: elements of a slot of the ring. RING: offset of the ring in shared memory, which is the
@@ -82,13 +82,14 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of pieces of 16 bytes among which fused_at permutes, and number of threads that copy one
+/* Number of 16-byte chunks among which fused_at permutes, and number of threads that copy one
  * row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
-/* Returns the element at which a piece of 16 bytes of a row begins in shared memory. Rows of 256
- * and 128 bytes all begin in the same bank, so the piece is at position piece ^ row % 8. Rows of
- * 192 and 64 bytes begin in one of two banks in turn, so the position is piece ^ row / 2 % 4. */
+/* Returns the index of the first element of 16-byte chunk number `piece` of a row in shared memory.
+ * Rows of 256 and 128 bytes all begin in the same bank, so the chunk is at position piece ^ row %
+ * 8. Rows of 192 and 64 bytes begin in one of two banks in turn, so the position is piece ^ row / 2
+ * % 4. */
 template <int DIM> static __device__ __forceinline__ int fused_at(int row, int piece)
 {
     const int LANES = fused_row<DIM>::LANES;
@@ -96,9 +97,9 @@ template <int DIM> static __device__ __forceinline__ int fused_at(int row, int p
 }
 
 /* Returns the offset in shared memory of the elements that this lane passes to ldmatrix, for 16
- * rows from element `from` on and columns [0, 16). The four matrices are rows [0, 8) and [8, 16) of
- * columns [0, 8), then the same rows of columns [8, 16). fused_step returns the offset for columns
- * [16 d, 16 d + 16). */
+ * rows, from element `from` on, and columns [0, 16). The four matrices are rows [0, 8) and [8, 16)
+ * of columns [0, 8), then the same rows of columns [8, 16). fused_step returns the offset for
+ * columns [16 d, 16 d + 16). */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -148,7 +149,7 @@ static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], 
 }
 
 /* Computes the scores s [BANDS, 16, FUSED_KEYS] = q k^T of the warp. q and `keys` are results of
- * fused_lane. kept: the queries in registers, used if KEEPS is true. */
+ * fused_lane. `kept`: the queries in registers, used if KEEPS is true. */
 template <class T, int DIM, int BANDS, int KEPT>
 static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FUSED_KEYS / 8],
                                                     const osh_cu_frag_a (&kept)[KEPT][BANDS],
@@ -177,8 +178,8 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* Sets a score of s to -inf if its query does not see its key. key: position of the first key of
- * the tile; query: position of the first query of the band. */
+/* Sets a score of s to -inf if its query does not see its key. `key`: position of the first key of
+ * the tile; `query`: position of the first query of the band. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
                                                   int query, int window)
 {
@@ -210,7 +211,7 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
                                                                 // the shuffle below)
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
-        float from = b == -INFINITY ? 0 : b; // b is -INFINITY until the query sees a key
+        float from = b == -INFINITY ? 0 : b; // b is -INFINITY until the query has seen a key
         float shrink = osh_cu_exp2(w.b[band][half] - from);
         w.b[band][half] = b;
 #pragma unroll
@@ -277,10 +278,10 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
     }
 }
 
-/* The work of one block in a launch. */
+/* The rows that one block of a launch computes. */
 typedef struct fused_place {
-    int block, end;     // the block computes queries [block, end) of the sample; the queries see
-                        // keys below `end`
+    int block, end;     // the block computes queries [block, end) of the sample; they see keys
+                        // below `end`
     int q_width, width; // elements of a row: q_width of q and y, width of k and v
     int64_t q, k;       // indices of elements: q: first element of the head in the block's first
                         // query; k: in the first key of the sample
@@ -309,11 +310,11 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
 {
     typedef fused_plan<DIM, BANDS> plan;
-    /* ROWS: queries of a warp. */
+    /* ROWS: number of queries of a warp. */
     const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS;
     OSH_DYNAMIC_SHARED(T, shared);
     const fused_place at = fused_find(p, of);
-    /* first, last: first and last query of the warp, as positions in the sample. */
+    /* `first`, `last`: first and last query of the warp, as positions in the sample. */
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
@@ -345,14 +346,14 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        /* spare: offset of the third slot of the ring. */
+        /* `spare`: offset of the third slot of the ring, which is free. */
         int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        __syncthreads(); // after this barrier the keys have arrived, and no thread reads the
-                         // previous values
+        __syncthreads(); // after this barrier the keys are copied, and no thread reads the previous
+                         // values
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
                                                      at.end - next);
@@ -369,7 +370,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             }
         }
         osh_cu_async_wait<1>();
-        __syncthreads(); // after this barrier the values have arrived, and no thread reads the keys
+        __syncthreads(); // after this barrier the values are copied, and no thread reads the keys
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim,
                                                      at.end - next);

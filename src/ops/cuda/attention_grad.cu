@@ -16,23 +16,24 @@ typedef struct attention_back {
     osh_device *d;
     const osh_grad_args *a;
     const osh_attention_attr *at;
-    float *wide[3];            // q, k and v in f32; own if the dtype is not F32, else views
-    float *p, *ds;             // own [kv heads, queries of a chunk, ld]: p: probabilities; ds:
-                               // gradients of the scores
-    float *to_sink;            // own [rows, heads]: gradient of each head's sink in each row
+    float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
+    float *p, *ds;             // p: probabilities; ds: gradients of the scores; [kv heads, queries
+                               // of a chunk, ld] each, own
+    float *to_sink;            // gradient of each head's sink in each row, [rows, heads]; own
     int64_t group, q_width, kv_width;
 } attention_back;
 
 /* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample whose first row is
- * `row`, for query head number `head` of each group. ld: elements from one row of p and ds to the
+ * `row`, for query head number `head` of each group. `ld`: elements from one row of p and ds to the
  * next. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;
 
 typedef struct back_rows {
-    float *p, *ds;  // views: [kv heads, n, ld]
-    float *to_sink; // view: [rows, heads]; NULL: the gradient of the sinks is not computed
+    float *p, *ds;  // p and ds of attention_back, [kv heads, n, ld]; views
+    float *to_sink; // gradient of each head's sink in each row, [rows, heads]; NULL: not computed;
+                    // view
 } back_rows;
 
 /* Turns p, the products q k^T, into probabilities, and ds, which contains dp, into the gradient of
@@ -149,8 +150,8 @@ done:
     return rc;
 }
 
-/* Sets j->wide to q, k and v in f32. If the tensors are F32, these are views of their data; if not,
- * copies in one block *own, which the caller owns. */
+/* Sets j->wide to q, k and v in f32: views of the tensors if these are F32, else copies in one
+ * allocation *own, which the caller owns. */
 static osh_status back_widen(osh_ctx *cx, attention_back *j, float **own)
 {
     osh_status rc = OSH_OK;
@@ -179,7 +180,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     size_t n_bytes = osh_attention_back_bytes(at, N),
            sinks = (size_t)(N * at->n_heads) * sizeof(float);
-    osh_tile *seq = NULL; // own: one tile for each sample
+    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
     float *wide = NULL;   // own: GPU memory
     attention_back j = {};
 
@@ -196,8 +197,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(back_run_sample(cx, &j, seq[s].row, seq[s].n));
-    if (j.to_sink) // j.p is scratch for the sums, because its probabilities are not used after this
-                   // line
+    if (j.to_sink) // j.p is scratch for the sums, because the probabilities are no longer used
         OSH_TRY(osh_cu_sums(cx, j.d, static_cast<float *>(a->din[3]->data), {N, at->n_heads, j.p},
                             sink_back{j.to_sink, at->n_heads}));
 done:

@@ -14,7 +14,7 @@ extern "C" {
 
 /* Three functions that measure the speed of the GPU for about `seconds`:
  *   product    floating-point operations per second in products of [side, side] matrices; the
- *              arena must have room for three matrices
+ *              arena must have space for three matrices
  *   attention  floating-point operations per second in causal attention, BF16, 32 heads of 128
  *              on 8 kv heads, n_samples samples of n_tokens tokens; masked keys are not counted
  *   copies     bytes per second copied inside GPU memory (counted once), and from page-locked
@@ -23,7 +23,7 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
                                  int64_t side, double seconds);
 osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d,
                                    int64_t n_samples, int64_t n_tokens, double seconds);
-/* Returns the bytes of the arena that osh_cuda_peak_attention needs. */
+/* Returns the number of bytes that osh_cuda_peak_attention allocates in the arena. */
 size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens);
 osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
                                 int64_t n_bytes, double seconds);
@@ -40,7 +40,7 @@ osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
 /* ---- experts on the rows that are routed to them ---- */
 /* Lists the rows (tokens) of each expert in route [N, E]. Writes to `lists`, in GPU memory, the
  * number of rows of each expert [E], then the row numbers of each expert in ascending order [E, N].
- * Copies the numbers [E] to n, in host memory. Waits for the GPU. */
+ * Also copies the numbers of rows [E] to n, in host memory. Waits for the GPU. */
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
 /* Counts the rows of each expert: n [E], on the host. Waits for the GPU. */
 osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route);
@@ -51,7 +51,7 @@ static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N
  * number of bytes is a multiple of 16. */
 bool osh_cuda_linear_takes_rows(const osh_op_args *a);
 osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
-/* Works like osh_cuda_finite on the rows of x that `rows` lists. */
+/* Works like osh_cuda_finite for the rows of x that `rows` lists. */
 osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                                 const osh_op_rows *rows);
 typedef struct osh_cuda_expert { // an expert of a mixture; all pointers are views
@@ -59,25 +59,27 @@ typedef struct osh_cuda_expert { // an expert of a mixture; all pointers are vie
                                         // x
     osh_op_rows rows;
     int32_t column; // column of the expert in `route`
-    int64_t *found; // *found, in GPU memory, is lowered to the index of the first NaN or infinity
-                    // of the activations [N, F]; NULL: no search
+    int64_t *found; // *in GPU memory; *found = min(*found, index of the first NaN or infinity of
+                    // the activations [N, F]); NULL: no search
 } osh_cuda_expert;
-typedef struct osh_cuda_mixture { // a mixture of experts; all pointers are views
-    const osh_cuda_expert *experts; // [n_experts], in the order in which the outputs of the experts
-                                    // are added
+typedef struct osh_cuda_mixture { // arguments of a mixture of experts; all pointers are views
+    const osh_cuda_expert *experts; // experts, in the order in which their outputs are added,
+                                    // [n_experts]
     int n_experts;
     const osh_tensor *x, *route, *sum; // x [N, D]: input; route [N, E]: the router's weights; sum
                                        // [N, D]: added to the output
     osh_tensor *out;                   // output [N, D]; may be the same tensor as `sum`
     const osh_glu_attr *glu;
-    bool plain;                        // true: the output of an expert is not multiplied by its
-                                       // weight (osh_moe_combine_attr)
+    bool plain;                        // true: the outputs of the experts are added without
+                                       // multiplication by the router's weights
+                                       // (osh_moe_combine_attr)
 } osh_cuda_mixture;
 /* Computes out = sum + the outputs of the experts, where an expert computes only the rows that are
  * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down) and
  * moe_combine for one expert after the other. D and F must be multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
-/* Returns the gross bytes that osh_cuda_mixture_run takes from the arena. */
+/* Returns the number of bytes that osh_cuda_mixture_run allocates in the arena, with the
+ * allocator's overhead. */
 size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
 /* Returns true if osh_cuda_mixture_run supports the dtype and the widths. */
 bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
@@ -111,21 +113,21 @@ osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Multiplies the tokens of all samples at once. Elements of H above the diagonal are undefined
- * after the call, because whole squares on the diagonal are computed. */
+ * after the call, because diagonal blocks are computed as a whole. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // multiplies the tokens of all
                                                                     // samples at once
 /* The two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // only for states of F32
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // supports only states of F32
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the GPU, because
-                                                                    // the returned status says if H
-                                                                    // is positive definite
+                                                                    // the returned status tells if
+                                                                    // H is positive definite
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
-/* The gradients of the ops. All tensors are on the device; dout and din are F32. */
+/* Kernels of the gradients of the ops. All tensors are on the device; dout and din are F32. */
 osh_status osh_rms_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
@@ -136,8 +138,8 @@ osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
-/* The functions osh_op.scratch_cuda of the ops. Each returns an upper bound of the bytes of the
- * arena that one call needs: the sum of osh_arena_gross of all blocks. */
+/* Functions for osh_op.scratch_cuda. Each returns an upper bound of the bytes that one call of the
+ * op allocates in the arena: the sum of osh_arena_gross over all blocks. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, osh_dtype dt);
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -191,19 +193,19 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
  * once. */
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    float *const *h;     // [n] pointers to Hessians in GPU memory; the list h and the lists below
+    float *const *h;     // pointers to Hessians in GPU memory, [n]; the list h and the lists below
                          // are in host memory
-    const int32_t *perm; // [n, I] column at each position of the solving order; NULL: position j is
-                         // column j
-    const float *diag;   // [n, I] diagonals of the Hessians in solving order; NULL: the diagonals
+    const int32_t *perm; // column at each position of the solving order, [n, I]; NULL: position j
+                         // is column j
+    const float *diag;   // diagonals of the Hessians in solving order, [n, I]; NULL: the diagonals
                          // of h are used
     int64_t I;
     int n;
 } osh_gptq_hessians;
 osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
                                  const osh_gptq_hessians *x);
-/* Returns the bytes of the arena that osh_gptq_factors_cuda needs for n Hessians, if as many are
- * computed at a time as fit in `room` bytes, but at least one. */
+/* Returns the number of bytes that osh_gptq_factors_cuda allocates in the arena for n Hessians, if
+ * it computes as many at a time as fit in `room` bytes, at least one. */
 size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room);
 /* Copies the diagonals of the Hessians from GPU memory to diag [n, I] in host memory. */
 osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
@@ -213,7 +215,7 @@ size_t osh_gptq_diags_cuda_bytes(int64_t I, int n);
 }
 #endif
 
-/* OSH_CUDA_FN(f), for the tables of ops: f if the binary has CUDA, else NULL. */
+/* OSH_CUDA_FN(f) is f if the binary has CUDA, else NULL. The tables of ops use it. */
 #ifdef OSH_CUDA_BUILT
 #define OSH_CUDA_FN(f) f
 #else

@@ -16,7 +16,7 @@ template <class T, class S> static __device__ inline void embedding_put(T *to, S
 }
 
 template <class S> struct table {
-    const S *w; // view: the table [V, D]
+    const S *w; // the table [V, D]; view
     int64_t V, D;
     bool packed; // true: S is T, and rows can be read by packs (pack.cuh)
 };
@@ -62,7 +62,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = y->device;
     int64_t N = osh_rows(ids), V = w->shape[0], D = w->shape[1];
     bool packed = w->dtype == y->dtype && osh_cu_packed(w, D) && osh_cu_packed(y, D);
-    osh_tensor *copy = NULL; // own: copy of the ids in GPU memory
+    osh_tensor *copy = NULL; // copy of the ids in GPU memory; own
 
     if (!N || !D) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, w->dtype));

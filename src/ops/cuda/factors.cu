@@ -12,8 +12,8 @@
  *
  * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
  * for a single matrix, and no sum is split, so U depends only on H and the GPU. 768 columns need 59
- * launches for any number of matrices. The kernels do n^3 operations instead of 2/3 n^3, because a
- * matrix product computes whole squares of X.
+ * launches for any number of matrices. The kernels need n^3 floating-point operations instead of
+ * 2/3 n^3, because the matrix products also compute the zero half of X.
  *
  * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
  * unchanged. */
@@ -22,15 +22,15 @@
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
-typedef struct matrices { // all matrices of a launch, in GPU memory
-    float *a;            // scratch: [matrices, n, ld] A, then L, then X
-    float *left;         // scratch: [matrices, SIDE, ld] matrix product L X for the current block
-                         // row
-    float *const *h;     // [matrices] pointers to the Hessians [n, n]
-    const int32_t *perm; // [matrices, n] column at each position of the solving order; NULL:
+typedef struct matrices { // arguments: all matrices of a launch, in GPU memory
+    float *a;            // A, later L, later X, in place: scratch [matrices, n, ld]
+    float *left;         // matrix product L X for the current block row: scratch [matrices, SIDE,
+                         // ld]
+    float *const *h;     // pointers to the Hessians [n, n], [matrices]
+    const int32_t *perm; // column at each position of the solving order, [matrices, n]; NULL:
                          // position j is column j
-    const float *diag;   // [matrices, n] diagonals in solving order; NULL: the diagonals of h
-    int *failed;         // [matrices] 1: the matrix is not positive definite
+    const float *diag;   // diagonals in solving order, [matrices, n]; NULL: the diagonals of h
+    int *failed;         // 1 if the matrix is not positive definite, else 0; [matrices]
     int64_t n, ld;
 } matrices;
 
@@ -55,8 +55,8 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: columns up to k: row k of X; columns
-                                                   // after k: column k of L
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X in columns up to k, column k
+                                                   // of L in the columns after k
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;
@@ -135,11 +135,12 @@ static __global__ void store_upper(matrices x)
 
 /* ---- host ---- */
 typedef struct corner { // one submatrix of each matrix of a launch
-    float *at;          // view: first element of the submatrix in the first matrix
+    float *at;          // first element of the submatrix in the first matrix; view
     int64_t ld, stride; // elements from row to row (ld) and from matrix to matrix (stride)
 } corner;
 
-/* Arguments of a product c [m, n] = alpha a b + beta c for each matrix. turned: b is transposed. */
+/* Arguments of a product c [m, n] = alpha a b + beta c for each matrix. If `turned` is true, b is
+ * transposed. */
 typedef struct product {
     corner c, a, b;
     int64_t m, n, k;

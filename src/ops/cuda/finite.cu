@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Lowers *first to base + the index of the first NaN or infinity of x [n]. */
+/* *first = min(*first, base + index of the first NaN or infinity of x [n]). */
 template <class T>
 static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs,
                                      long long base)
@@ -75,7 +75,7 @@ static __device__ inline void minmax_raise(float *p, float x)
     else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
-/* Lowers *to_low to the smallest and raises *to_high to the largest element of x [n]. */
+/* *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
                                      int64_t n_packs)

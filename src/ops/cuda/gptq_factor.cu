@@ -9,8 +9,8 @@
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* True if (i, j) is the element of its pair that is nearer to the upper left corner; flip_lower
- * swaps the two elements of a pair. */
+/* flip_lower swaps pairs of elements. True if (i, j) is the element of its pair that is nearer to
+ * the upper left corner. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;
@@ -18,7 +18,7 @@ __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 
 /* Replaces the lower triangle of H by the lower triangle of J H J (J reverses rows): swaps element
  * (i, j) with (n-1-j, n-1-i). Each block swaps the pairs whose upper left element is in tile
- * (blockIdx.y, blockIdx.x). Threads read and write both elements of a pair along rows. */
+ * (blockIdx.y, blockIdx.x). All reads and writes are along rows. */
 static __global__ void flip_lower(float *a, int64_t n)
 {
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];

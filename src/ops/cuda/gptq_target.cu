@@ -6,7 +6,7 @@
 
 enum { ROWS = OSH_TARGET_ROWS, THREADS = 256 };
 
-/* Copies rows of d to room [rows, I], with columns in solving order (gptq_shift.c). If `back` is
+/* Copies rows of d to `room` [rows, I], with columns in solving order (gptq_shift.c). If `back` is
  * true, copies rows of `room` to d, with columns in the order of the weight. A block copies THREADS
  * columns of a row. */
 static __global__ void shift_order_columns(float *room, float *d, const int32_t *perm, int64_t I,
@@ -30,7 +30,7 @@ osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = static_cast<const int32_t *>(a->in[1]->data);
-    /* own: scratch, [ROWS, I] or smaller each. */
+    /* Scratch, [ROWS, I] or smaller each; own. */
     float *from = target_room_new(cx, d, I, I), *half = from ? target_room_new(cx, d, I, I) : NULL;
 
     if (!half) OSH_TRY(OSH_E_NOMEM);
@@ -61,7 +61,7 @@ osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const osh_tensor *w = a->in[0];
     int64_t O = osh_rows(w), I = osh_width(w);
-    float *from = target_room_new(cx, d, O, I); // own: [ROWS, I] or smaller, rows of w in f32
+    float *from = target_room_new(cx, d, O, I); // rows of w in f32, [ROWS, I] or smaller; own
 
     if (!from) OSH_TRY(OSH_E_NOMEM);
     for (int64_t row = 0; row < O; row += ROWS) {

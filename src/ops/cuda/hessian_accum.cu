@@ -11,8 +11,8 @@
  * elements: 2048 columns, or more if the last rows are fewer than ROWS. The product of a piece
  * includes elements above the diagonal; these elements are not added to H.
  *
- * A tensor core truncates its sum after every few products. Each truncation loses half a unit in
- * the last place on average, always towards zero: up to 6e-5 of a sum of 16,384 squares. The
+ * A tensor core truncates its sum after every few products. Each truncation loses half an ulp (unit
+ * in the last place) on average, always towards zero: up to 6e-5 of a sum of 16,384 squares. The
  * damping of 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each
  * other would make H indefinite. Therefore a chunk has at most TOKENS tokens, and the parts are
  * added to H in f32, in the order of the tokens. Several calls with multiples of TOKENS tokens give
@@ -39,10 +39,10 @@
  *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
  *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
  *
- * (Panels: one matrix product for each chunk and each panel of 2048 rows. Halved: the squares of
- * 2048 x 2048 on the diagonal are halved until they have that side, squares of one size are a
- * batch, and each chunk is added to H directly). With pieces, H is read and written once for PARTS
- * chunks. The parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
+ * (Panels: one matrix product for each chunk and each panel of 2048 rows. Halved: the diagonal
+ * blocks of 2048 x 2048 elements are halved to that size, blocks of one size are a batch, and each
+ * chunk is added to H directly). With pieces, H is read and written once for PARTS chunks. The
+ * parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -50,20 +50,21 @@ enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIA
        PARTS = OSH_HESSIAN_PARTS };
 enum { THREADS = 256 };
 
-typedef struct piece { // rows [row, row + m) and columns [col, col + n) of H
+typedef struct piece { // a piece of H: rows [row, row + m), columns [col, col + n)
     int64_t row, col, m, n;
 } piece;
 
 typedef struct job {
     osh_device *d;
-    float *h, *parts;      // h: view, [I, I]; parts: own, [up to PARTS, m, n] for the current piece
-    int64_t I, most, used; // most: largest number of parts that fit in `parts`; used: number of
-                           // parts that are not yet added to H
+    float *h, *parts;      // h: matrix H [I, I], view; parts: parts of the current piece, [up to
+                           // PARTS, m, n], own
+    int64_t I, most, used; // most: capacity of `parts`, in parts; used: number of parts that are
+                           // not yet added to H
     osh_dtype dt;
 } job;
 
 typedef struct tokens { // tokens of x: n_chunks chunks, each of n consecutive rows
-    char *x; // view: [n_chunks, n, I]
+    char *x; // inputs of the chunks, [n_chunks, n, I]; view
     int64_t n, n_chunks;
 } tokens;
 
@@ -134,7 +135,7 @@ done:
 }
 
 /* Sets *out (own) to a copy of the last n < GRAIN rows of x, padded with rows of zeros to GRAIN
- * rows. row: bytes of a row. */
+ * rows. `row`: size of a row in bytes. */
 static osh_status hessian_fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x,
                                      int64_t n, size_t row)
 {
@@ -156,7 +157,7 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
     /* j.parts: own. */
     job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
-    char *grain = NULL; // own: [GRAIN, I] the last tokens, padded
+    char *grain = NULL; // the last tokens, padded, [GRAIN, I]; own
     tokens t[3];
     int n = 0;
 

@@ -72,7 +72,7 @@ static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const 
 typedef struct kl_job {
     const osh_op_args *a;
     osh_vocab_side x, r;
-    kl_state *state; // own: one for each row that is computed at a time, at most OSH_VOCAB_ROWS
+    kl_state *state; // states of the rows that are computed together, at most OSH_VOCAB_ROWS; own
 } kl_job;
 
 static osh_status kl_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

@@ -20,7 +20,7 @@ static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored
 }
 
 typedef struct layer_norm_weights {
-    const void *w, *b; // views: [D]; b NULL: no bias
+    const void *w, *b; // weight and bias, [D]; b NULL: no bias; views
     osh_dtype w_dtype, b_dtype;
 } layer_norm_weights;
 

@@ -12,8 +12,8 @@
 
 enum { THREADS = 256 };
 
-/* Computes y [n_rows, n] = sums [n_rows, n] + b [n], rounded once. ldy: elements from row to row of
- * y. */
+/* Computes y [n_rows, n] = sums [n_rows, n] + b [n], rounded once. `ldy`: row stride of y in
+ * elements. */
 template <class S, class T>
 static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n,
                                 int64_t ldy)
@@ -30,7 +30,7 @@ static unsigned bias_grid(int64_t n)
 }
 
 /* Computes columns [first, first + n) of y. w contains rows [first, first + n) of W in the dtype of
- * x. sums: scratch, or NULL if there is no bias. */
+ * x. `sums`: scratch, or NULL if there is no bias. */
 static osh_status linear_columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums,
                                  int64_t first, int64_t n)
 {
@@ -66,8 +66,8 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
     int64_t step = other ? osh_linear_panel_rows(O, I) : O;
-    void *copy = NULL;  // own: [step, I] rows of W in the dtype of x; NULL: W has that dtype
-    float *sums = NULL; // own: [rows of a panel, step]; NULL: no bias
+    void *copy = NULL;  // rows of W in the dtype of x, [step, I]; NULL: W has that dtype; own
+    float *sums = NULL; // sums of a panel in f32, [rows of a panel, step]; NULL: no bias; own
 
     if (!N || (a->rows && !a->rows->n)) return OSH_OK;
     if (osh_cuda_linear_takes_rows(a)) return osh_cuda_linear_rows(cx, a);

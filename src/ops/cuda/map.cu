@@ -68,7 +68,7 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     return map_run(cx, a, osh_cu_silu());
 }
 
-/* Copies columns of x [N, W] to y [N, S] (ops/slice.c). n: elements of y. */
+/* Copies columns of x [N, W] to y [N, S] (ops/slice.c). `n`: number of elements of y. */
 template <class T>
 static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S,
                                     osh_slice_attr at)
@@ -99,7 +99,7 @@ done:
     return rc;
 }
 
-/* n: number of elements of the output; A, B: number of elements of a row of x and of y. */
+/* `n`: number of elements of the output; A, B: number of elements of a row of x and of y. */
 typedef struct join_sizes { int64_t n, A, B; } join_sizes;
 
 /* Joins the rows of x [N, A] and y [N, B] head by head to rows of `to` (ops/join.c). */

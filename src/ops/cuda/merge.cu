@@ -3,8 +3,8 @@
 
 enum { THREADS = 256, MOST_ROWS = 32768 }; // MOST_ROWS: largest number of blocks of a grid in y
 
-/* Adds the lower triangle of from [n, n] to the lower triangle of `to`, and sets the lower triangle
- * of `from` to 0. */
+/* Adds the lower triangle of `from` [n, n] to the lower triangle of `to`, and sets the lower
+ * triangle of `from` to 0. */
 static __global__ void merge_lower_kernel(float *to, float *from, int64_t n)
 {
     int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -28,7 +28,7 @@ done:
     return rc;
 }
 
-/* Adds from [n] to `to`, and sets `from` to 0. */
+/* Adds `from` [n] to `to` [n], and sets `from` to 0. */
 static __global__ void merge_sums_kernel(float *to, float *from, int64_t n)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;

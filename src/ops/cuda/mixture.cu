@@ -41,7 +41,7 @@ static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int6
 }
 
 /* Adds the outputs y [rows, D] of the experts of a round to sum [N, D], and writes the result to
- * out. parts: the experts of the round; route [N, E]: weights of the experts, from the router.
+ * out. `parts`: the experts of the round; `route` [N, E]: the router's weights of the experts.
  * `out` may be the same tensor as `sum`. */
 template <class T>
 static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
@@ -87,17 +87,17 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
 
 /* ---- host ---- */
 typedef struct mixture {
-    const osh_cuda_mixture *m; // view: arguments of the call
+    const osh_cuda_mixture *m; // arguments of the call; view
     osh_device *d;
     int64_t N, D, F;
-    char *room;           // own: block of the arena
-    void *f, *y;          // views in `room`: f [N, F] activations; y [N, D] outputs of the experts
-                          // of a round
-    routed_part *on_card; // view in `room`: a routed_part for each product: gate and up
-                          // [n_experts], then down [n_experts]
-    routed_tile *tiles_on_card; // view in `room`: copy of `tiles` in GPU memory
-    routed_part *parts;   // own: the contents of on_card, in host memory
-    routed_tile *tiles;   // own: tiles of all rounds, in the order of the rounds
+    char *room;           // scratch in the arena; own
+    void *f, *y;          // f: activations [N, F]; y: outputs of the experts of a round [N, D];
+                          // views of `room`
+    routed_part *on_card; // one routed_part per matrix product: gate and up [n_experts], then down
+                          // [n_experts]; view of `room`
+    routed_tile *tiles_on_card; // copy of `tiles` in GPU memory; view of `room`
+    routed_part *parts;   // host copy of on_card; own
+    routed_tile *tiles;   // tiles of all rounds, in the order of the rounds; own
     int64_t n_tiles;
 } mixture;
 

@@ -36,14 +36,15 @@ struct osh_cu_frag_c { float v[4]; };
 typedef float osh_play_f4 __attribute__((vector_size(16)));
 
 /* Emulates one lane of osh_cu_mma: adds the products to the four sums c of the lane in f32, in
- * ascending order of k. (The order in a tensor core is not documented.) of [32]: the operands of
+ * ascending order of k. (The order in a tensor core is not documented.) `of` [32]: the operands of
  * each lane of the warp as f32, a [8] and b [4]. */
 OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of,
                                                       int lane)
 {
     int g = lane / 4, t = lane % 4;
     osh_play_f4 products[16], sums;
-    for (int i = 0; i < 4; i++) { // lane i of a group of four holds k = 2i, 2i + 1, 2i + 8, 2i + 9
+    for (int i = 0; i < 4; i++) { // lane i of four lanes holds the elements with k = 2i, 2i + 1, 2i
+                                  // + 8 and 2i + 9
         float a[8], b[2][4];      // a: rows g and g + 8 of A; b: columns 2t and 2t + 1 of B
         memcpy(a, &of[4 * g + i], sizeof a);
         for (int col = 0; col < 2; col++)

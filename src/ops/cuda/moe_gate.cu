@@ -1,16 +1,17 @@
-/* moe_gate.cu - computes moe_gate. A block computes 8 tokens: its warps multiply them by 8 experts
- * at a time, and then each warp chooses the experts of one token at a time.
+/* moe_gate.cu - computes moe_gate. A block computes 8 tokens: its warps compute the logits of 8
+ * experts at a time, and then each warp chooses the experts of one token at a time.
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
- * W is read once for each 8 tokens. A lane multiplies every 32nd element of a row; a butterfly over
- * the warp adds the sums of the lanes to a logit. So a logit does not depend on the tile. Logits,
- * scores s and choices c (moe_gate.c) are in shared memory. Everything is f32. */
+ * W is read once for each 8 tokens. A lane multiplies every 32nd element of a row; a butterfly
+ * reduction over the warp adds the sums of the lanes. So a logit does not depend on the tile.
+ * Logits, scores s and choices c (moe_gate.c) are in shared memory. Everything is f32. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-enum { WARPS = 4, TOKENS = 8, TILE = 8 }; // a warp multiplies TILE experts at once
+enum { WARPS = 4, TOKENS = 8, TILE = 8 }; // WARPS: warps of a block; TOKENS: tokens of a block;
+                                          // TILE: experts whose logits a warp computes together
 
 /* Returns the rank of x[at] in x [n] in descending order: the number of elements that are larger,
  * or equal with a lower index. */
@@ -21,8 +22,8 @@ static __device__ inline int gate_rank_of(const float *x, int at, int n)
     return before;
 }
 
-/* Sets choice [E] to -infinity for the experts of all groups except the topk_group best. worth
- * [n_group]: scratch. Both arrays are in shared memory. */
+/* Sets choice [E] to -infinity for the experts of all groups except the topk_group best groups.
+ * `worth` [n_group]: scratch. Both arrays are in shared memory. */
 static __device__ OSH_CU_APART void gate_cu_keep_groups(float *choice, float *worth,
                                                         const osh_moe_gate_attr &at, int lane)
 {
@@ -48,15 +49,15 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* Returns the bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], worths [WARPS, E /
- * 2]. */
+/* Returns the number of bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], worths
+ * [WARPS, E / 2]. */
 static size_t gate_shared_bytes(int64_t E)
 {
     return (size_t)(TOKENS * E + WARPS * E + WARPS * (E / 2)) * sizeof(float);
 }
 
-/* Sets columns [first, first + TILE) of score [n, E] to x [n, D] w^T. All lanes of a warp call
- * it. */
+/* Sets columns [first, first + TILE) of `score` [n, E] to x [n, D] w^T. All lanes of a warp call
+ * this function. */
 template <class T, class S>
 static __device__ inline void gate_cu_logits(float *score, const T *x, const S *w, gate_sizes z,
                                              int first, int E)
@@ -85,11 +86,12 @@ static __device__ inline void gate_cu_logits(float *score, const T *x, const S *
     }
 }
 
-typedef struct gate_room { // a warp has its own, in shared memory
-    float *choice, *worth; // [E], [E / 2]; NULL worth: the experts have no groups
+typedef struct gate_room { // scratch of one warp in shared memory
+    float *choice, *worth; // choice: scores for the choice, [E]; worth: scores of the groups, [E /
+                           // 2]; NULL: the experts have no groups
 } gate_room;
 
-/* Computes the row of a token from its logits: score [E], which is overwritten. */
+/* Computes the row `route` [E] of a token from its logits `score` [E], which are overwritten. */
 template <class T>
 static __device__ inline void gate_cu_choose(T *route, float *score, gate_room room,
                                              osh_cu_vector bias, const osh_moe_gate_attr &at)
@@ -118,10 +120,10 @@ static __device__ inline void gate_cu_choose(T *route, float *score, gate_room r
         float s = at.route.norm_topk_prob ? score[e] / (top + 1e-20f) : score[e];
         osh_cu_store(&route[e], __fmul_rn(s, (float)at.scale));
     }
-    __syncwarp(); // choice is no longer read
+    __syncwarp(); // after this barrier no lane reads `choice`
 }
 
-/* x: [n, D]. w: [E, D]. bias: [E] or none. route: [n, E]. */
+/* Computes `route` [n, E] from x [n, D], w [E, D] and, unless it is absent, `bias` [E]. */
 template <class T, class S>
 static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
                                    gate_sizes sizes, osh_moe_gate_attr at)
@@ -138,7 +140,8 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vect
         __syncthreads();
         for (int t = warp; t < z.n; t += WARPS)
             gate_cu_choose(route + (r + t) * E, shared + t * E, room, bias, at);
-        __syncthreads(); // the next tokens overwrite the scores
+        __syncthreads(); // after this barrier no thread reads the scores, which the next tokens
+                         // overwrite
     }
 }
 

@@ -13,13 +13,13 @@
 
 /* Returns the expert with the largest logit among the experts that are not chosen yet, in all lanes
  * of the warp. Sets *logit to that logit. Bit i of `taken` is set if the i-th expert of the calling
- * lane is chosen. */
+ * lane (expert lane + 32 i) is chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)
 {
     float best = -INFINITY;
-    int at = E; // E: no expert is found yet
+    int at = E; // index of the best expert so far; E: none
     for (int i = 0, e = lane; e < E; i++, e += 32) {
         float x = osh_cu_load(row[e]);
         if (!(taken >> i & 1) && (x > best || at == E)) best = x, at = e;

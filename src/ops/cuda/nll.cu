@@ -15,7 +15,7 @@ typedef struct nll_state { // state of one row (one token) after some blocks of 
 } nll_state;
 
 /* Updates the states of the rows for one block of logits [rows, OSH_VOCAB_COLS]. After the last
- * block, writes nll [rows]. target: [rows]. */
+ * block, writes nll [rows]. `target`: token ids [rows]. */
 template <class T>
 static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
                                   const int32_t *target, osh_vocab_block b)
@@ -43,7 +43,7 @@ static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
 typedef struct nll_job {
     const osh_op_args *a;
     osh_vocab_side side;
-    nll_state *state; // own: one for each row that is computed at a time, at most OSH_VOCAB_ROWS
+    nll_state *state; // states of the rows that are computed together, at most OSH_VOCAB_ROWS; own
 } nll_job;
 
 static osh_status nll_block(osh_ctx *cx, void *user, const osh_vocab_block *b)

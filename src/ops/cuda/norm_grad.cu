@@ -8,12 +8,12 @@
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
-    float *dx, *r, *mean; // dx [rows, D]: gradient, or NULL; r [rows]; mean [rows], only for
+    float *dx, *r, *mean; // dx: gradient [rows, D], or NULL; r [rows]; mean [rows], only for
                           // layer_norm
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // true: the op has no weight, so every weight is 1
+    bool plain;           // true: the op has no weight, so every weight counts as 1
 } norm_back;
 
 template <class T, class S, int TEAM>
@@ -73,7 +73,8 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-template <class T> struct norm_weight_back { // term dy n of the gradient of w, for one element
+template <class T> struct norm_weight_back { // function object: the term dy n of the gradient of w,
+                                             // for one element
     const float *dy, *r, *mean; // mean NULL: the mean is 0
     const T *x;
     int64_t D;
@@ -95,7 +96,7 @@ static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const n
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
-    float *room = NULL; // own: scratch in GPU memory
+    float *room = NULL; // scratch in GPU memory; own
     if (!a->din[1] && !a->din[2]) goto done;
     room = static_cast<float *>(osh_device_alloc(cx, d, osh_sums_bytes(p->rows, p->D),
                                                  OSH_LIFE_SHORT));
@@ -112,8 +113,8 @@ done:
     return rc;
 }
 
-/* Sets p for rows of D elements and allocates scratch for `keeps` floats per row: r, or r and
- * mean. */
+/* Initializes *p for rows of D elements and allocates scratch for `keeps` floats per row: r, or r
+ * and mean. */
 static osh_status norm_back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D,
                                   int keeps)
 {

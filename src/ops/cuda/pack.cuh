@@ -38,8 +38,8 @@ static inline unsigned osh_cu_grid(const osh_device *d, int64_t n, int64_t per_b
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
-/* A barrier for the team. After the barrier, all earlier reads and writes of the team's threads are
- * complete. */
+/* A barrier for the team. Reads and writes of the team's threads before the barrier are complete
+ * after it. */
 template <int TEAM> static __device__ inline void osh_cu_team_sync()
 {
     if (TEAM == 32) __syncwarp();

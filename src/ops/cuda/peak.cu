@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: number of random elements that the host makes;
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: number of random elements that the host generates;
                                       // AT_ONCE: number of calls between two readings of the clock
 
 /* Fills t with random values, because the clock rate of a GPU depends on how many bits change. */
@@ -15,7 +15,7 @@ static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
     size_t each = osh_dtype_bytes(t->dtype);
-    char *block = NULL; // own: random values for the first elements of t, at most FILL
+    char *block = NULL; // random values for the first elements of t, at most FILL; own
 
     block = static_cast<char *>(osh_alloc(cx, (size_t)have * each));
     if (!block) OSH_TRY(OSH_E_NOMEM);
@@ -34,12 +34,13 @@ done:
     return rc;
 }
 
-typedef struct card_work { // a call whose speed is measured: attention, a matrix product, or a copy
+typedef struct card_work { // operation whose speed is measured: attention, a matrix product, or a
+                           // copy
     osh_device *d;
-    osh_tensor *a, *b, *c; // own: matrices of a product; for copies: source a and destination c
-    void *host;            // own: page-locked memory that is copied to c; NULL: a is copied to c
+    osh_tensor *a, *b, *c; // matrices of a product; for copies, source a and destination c; own
+    void *host;            // page-locked memory that is copied to c; NULL: a is copied to c; own
     int64_t side;          // rows and columns of the matrices of a product; 0: no product
-    const osh_op_args *attention; // view: arguments of attention; NULL: no attention
+    const osh_op_args *attention; // arguments of attention; NULL: no attention; view
 } card_work;
 
 static osh_status peak_call(osh_ctx *cx, const card_work *w)
@@ -61,8 +62,8 @@ static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
-    int64_t n = -AT_ONCE; // number of measured calls; negative during the first AT_ONCE calls,
-                          // which are not measured
+    int64_t n = -AT_ONCE; // number of measured calls; negative during the first AT_ONCE calls
+                          // (warm-up)
 
     do {
         for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));
@@ -123,8 +124,8 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
                                    int64_t n_samples, int64_t n_tokens, double seconds)
 {
     osh_status rc = OSH_OK;
-    int64_t width[4], *offsets = NULL; // own: offsets [n_samples + 1]
-    osh_tensor *t[4] = {NULL};         // own: q, k, v, out
+    int64_t width[4], *offsets = NULL; // offsets: first row of each sample, [n_samples + 1]; own
+    osh_tensor *t[4] = {NULL};         // q, k, v and the output; own
     osh_seqs seqs = {n_samples, NULL};
     osh_op_args a = {};
     card_work w = {d, NULL, NULL, NULL, NULL, 0, &a};

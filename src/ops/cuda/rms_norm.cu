@@ -10,8 +10,8 @@
 
 #include <assert.h>
 
-/* Loads the weights for one pack of elements, rounded to the compute dtype T. packed: S is T, and w
- * is aligned to 16 bytes. */
+/* Loads the weights for one pack of elements, rounded to the compute dtype T. `packed`: true if S
+ * is T and w is aligned to 16 bytes. */
 template <class T, class S>
 static __device__ inline void norm_load_weights(float *to, const S *w, bool packed)
 {
@@ -27,7 +27,8 @@ static __device__ inline void norm_load_weights(float *to, const S *w, bool pack
 
 typedef struct norm_rule {
     float eps, offset;
-    bool late, packed, w_packed, plain; // plain: the op has no weight
+    bool late, packed, w_packed, plain; // late: round only the product; packed, w_packed: read x, w
+                                        // as packs; plain: no weight
 } norm_rule;
 
 template <class T, class X>
@@ -43,7 +44,7 @@ template <class T, class X> static __device__ inline void normalize_plain(T *y, 
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
-/* Normalizes the slices of x [n_slices, D] to y; w: [D]. TEAM threads compute a slice. The type X
+/* Normalizes the slices of x [n_slices, D] to y; `w`: [D]. TEAM threads compute a slice. The type X
  * is T, or float if packs are not used. */
 template <class T, class X, class S, int TEAM>
 static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D,

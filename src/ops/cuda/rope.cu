@@ -20,9 +20,9 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: packs (pack.cuh) in
-                                                       // half of a head; 0: single elements are
-                                                       // read
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: number of packs
+                                                       // (pack.cuh) in half of a head, 0 if single
+                                                       // elements are read
     float scaling;
     bool interleaved, f32;
     float beta, original; // attributes of the position factor (ops/rope.h); beta 0: no factor
@@ -31,15 +31,15 @@ typedef struct rope_shape {
 /* The samples of a batch. The host computes the three lists and copies them to one block of GPU
  * memory. */
 typedef struct rope_samples {
-    const int64_t *offsets; // [n_seqs + 1] first row of each sample
-    const int32_t *table;   // [n_seqs] index of the table (row of `freqs`) that the sample uses
-    const float *freqs;     // [tables, half] inverse frequencies
+    const int64_t *offsets; // first row of each sample, [n_seqs + 1]
+    const int32_t *table;   // index of the table (row of `freqs`) that the sample uses, [n_seqs]
+    const float *freqs;     // inverse frequencies, [tables, half]
 } rope_samples;
 
 /* Returns the index of the sample that contains row n. */
 static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
 {
-    int64_t low = 0, high = n_seqs; // invariant: offsets[low] <= n < offsets[high]
+    int64_t low = 0, high = n_seqs; // binary search; invariant: offsets[low] <= n < offsets[high]
     while (high - low > 1) {
         int64_t mid = (low + high) / 2;
         if (offsets[mid] <= n) low = mid;
@@ -48,7 +48,8 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
     return low;
 }
 
-/* Rotates one pair (lo, hi). c, s: cosine and sine, already rounded. Products are rounded to R. */
+/* Rotates one pair (lo, hi). `c`, `s`: cosine and sine, already rounded. Products are rounded to
+ * R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {
@@ -214,7 +215,7 @@ static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples
     }
 }
 
-/* Sets *room (own) to a block of GPU memory with the lists of rope_samples. */
+/* Allocates GPU memory *room (own) and copies the lists of rope_samples to it. */
 static osh_status rope_samples_new(osh_ctx *cx, char **room, osh_device *d, const osh_rope_attr *at,
                                    const int64_t *offsets, int64_t n_seqs)
 {
@@ -238,7 +239,7 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: lists of rope_samples in GPU memory
+    char *room = NULL; // lists of rope_samples in GPU memory; own
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));
@@ -256,7 +257,7 @@ osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     osh_device *d = a->dout[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    char *room = NULL; // own: lists of rope_samples in GPU memory
+    char *room = NULL; // lists of rope_samples in GPU memory; own
 
     if (!osh_tensor_numel(a->in[0]) || !a->din[0]) return OSH_OK;
     OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));

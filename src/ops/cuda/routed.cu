@@ -3,13 +3,13 @@
  *
  *   route [N, E]     lists: n [E], then rows [E, N], in ascending order: expert 5 has n[5] rows
  *
- * A block looks for the tokens of one expert, 256 tokens at a time. A vote (ballot) of each warp
- * gives the position of each row in the list. N tokens of the batch, E experts. */
+ * A block lists the tokens of one expert, testing 256 tokens at a time. A ballot of each warp gives
+ * the position of each row in the list. N tokens of the batch, E experts. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // threads of a block; also the tokens that a block examines at a time
+enum { ROUTES = 256 }; // number of threads of a block and of tokens that a block tests at a time
 
 template <class T>
 static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
@@ -48,8 +48,8 @@ done:
     return rc;
 }
 
-/* Adds the rows of each expert in route [N, E] to n [E]. A lane counts a column of the tile of 32
- * columns of its block; the warps take turns at the rows. */
+/* Adds the rows of each expert in route [N, E] to n [E]. A block counts a tile of 32 columns: each
+ * lane counts one column, and the rows are distributed over the warps of all blocks. */
 template <class T>
 static __global__ void routed_count(int32_t *n, const T *route, int64_t N, int64_t E)
 {
@@ -103,7 +103,7 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* Lowers *first to the index of the first NaN or infinity of x [N, D] in the n rows of `rows`. */
+/* *first = min(*first, index of the first NaN or infinity of x [N, D] in the n rows of `rows`). */
 template <class T>
 static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
                                    int64_t D)

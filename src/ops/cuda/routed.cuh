@@ -36,16 +36,18 @@ enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // number of elements 
 enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
 
 typedef struct routed_part { // weights and rows of one expert; all pointers are views of GPU memory
-    const void *w[2];    // [O, I]: w[0]: the weight; or with an activation, w[0]: gate and w[1]: up
-    const int32_t *rows; // [n] indices of the rows (tokens) that are routed to the expert
-    int64_t first; // without gather: index of the expert's first row in x; without scatter: in y
+    const void *w[2];    // w[0] is the weight [O, I]; with an activation, w[0] is gate and w[1] is
+                         // up
+    const int32_t *rows; // indices of the rows (tokens) that are routed to the expert, [n]
+    int64_t first; // index of the expert's first row in x (without gather) or in y (without
+                   // scatter)
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    long long *found;    // *found is lowered to the index in y [N, O] of the first NaN or infinity;
+    long long *found;    // **found = min(*found, index in y [N, O] of the first NaN or infinity);
                          // NULL: no search
 } routed_part;
 
-/* Rows of a tile. part: index of the routed_part; row: index, in `rows` of the part, of the tile's
- * first row. */
+/* Rows of a tile. `part`: index of the routed_part; `row`: index of the tile's first row in
+ * routed_part.rows. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
@@ -63,7 +65,7 @@ template <class T> struct routed_reader {
     bool x_there[4], w_there[4];
 };
 
-/* Returns the row of W for column v of the tile. This is also the column of y. */
+/* Returns the row of W for column v of the tile, which is also the column of y. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
@@ -129,8 +131,8 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-/* Writes two consecutive elements of a row of y. If one of them is NaN or infinite, lowers *p.found
- * to the index of this element. */
+/* Writes two consecutive elements of a row of y. If one of them is NaN or infinite, sets *p.found
+ * to the minimum of *p.found and the index of this element. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
                                                     int64_t token_at)
@@ -198,8 +200,8 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // after this barrier all copies to the stage `stage` have arrived, and no
-                         // thread reads the stage `next`, which is filled now
+        __syncthreads(); // after this barrier the copies to stage `stage` are complete, and no
+                         // thread reads stage `next`, which is filled now
         routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
                         z.I);
         osh_cu_async_commit();
@@ -217,7 +219,7 @@ typedef struct routed_launch { // arguments of routed_product; y, x, parts and t
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: all tiles of the routed_part `one`
+    const routed_tile *tiles; // tiles of the launch; NULL: all tiles of the routed_part `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;

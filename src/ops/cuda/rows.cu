@@ -10,7 +10,7 @@
  * tensor as x. N tokens, D elements per token. */
 #include "ops/cuda/pack.cuh"
 
-/* Computes the op positions for the n elements of one sample. w: the row of the table for the
+/* Computes the op positions for the n elements of one sample. `w`: the row of the table for the
  * sample's first token. */
 template <class T, class S>
 static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
@@ -56,7 +56,7 @@ done:
     return rc;
 }
 
-/* Multiplies element i of x [n] by sigmoid(gate[i / share]). share: number of elements of x per
+/* Multiplies element i of x [n] by sigmoid(gate[i / share]). `share`: number of elements of x per
  * element of gate. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
@@ -88,7 +88,7 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // index of the expert, if `route` contains logits; negative if `route` contains
+    int expert; // index of the expert whose logits `route` contains; negative: `route` contains
                 // weights
 } routed_sizes;
 

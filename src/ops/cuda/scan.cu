@@ -15,7 +15,7 @@ extern "C" {
 #include "ops/scan.h"
 }
 
-enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: most samples of one launch
+enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: largest number of samples of one launch
 
 typedef struct scan_samples {
     int64_t row[SAMPLES], n[SAMPLES]; // row: first row of each sample; n: tokens of each sample
@@ -56,8 +56,8 @@ static __device__ inline float scan_weight(const void *w, osh_dtype stored, int6
     return osh_cu_round<T>(f);
 }
 
-typedef struct weights { // the stored weights of an op
-    const void *w[3]; // views; NULL: the op does not have this weight
+typedef struct weights { // stored weights of an op
+    const void *w[3]; // views of the weights; NULL: the op does not have this weight
     osh_dtype dtype[3];
 } weights;
 
@@ -75,7 +75,7 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* Computes conv1d for x [n, C] of one sample. p: w [C, K], then bias [C] or NULL. */
+/* Computes conv1d for x [n, C] of one sample. `p`: w [C, K], then bias [C] or NULL. */
 template <class T>
 static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
                                    osh_conv1d_attr at)
@@ -119,7 +119,7 @@ static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 +
 typedef struct scan_heads { // the samples, weights and states of a launch
     scan_samples of;
     weights p;
-    float *state; // own [blocks, rows of a state, columns]: one state for each block
+    float *state; // states, one per block, [blocks, rows of a state, columns]; own
 } scan_heads;
 
 /* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
@@ -283,7 +283,7 @@ done:
     return rc;
 }
 
-/* Computes gated_norm for n heads x, z, y [n, D]; p: w [D]. A block computes a head. X is T or
+/* Computes gated_norm for n heads x, z, y [n, D]; `p`: w [D]. A block computes a head. X is T or
  * float. */
 template <class T, class X>
 static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n,

@@ -1,6 +1,6 @@
 /* shift_accum.cu - computes D += (X0 - X)^T X. The difference is rounded to the dtype of x. The
  * matrix products use the same chunks of tokens as those of hessian_accum.cu. D is not symmetric,
- * so the whole square is computed. */
+ * so both triangles are computed. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -12,13 +12,13 @@ template <class T> static __global__ void subtract_kernel(T *to, const T *x0, co
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-typedef struct difference { // views of GPU memory, with left = x0 - x
+typedef struct difference { // views of GPU memory; `left` = x0 - x
     void *left;
     const void *x0, *x;
     osh_dtype dt;
 } difference;
 
-/* Computes left = x0 - x for n elements. */
+/* `left` = x0 - x for n elements. */
 static osh_status shift_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -31,7 +31,7 @@ done:
     return rc;
 }
 
-/* Adds left^T x to D. left, x: [n, I]. */
+/* D += left^T x, with `left` and x [n, I]. */
 static osh_status shift_add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh_dtype dt,
                                  int64_t n)
 {
@@ -48,8 +48,8 @@ done:
     return rc;
 }
 
-/* Adds (X0 - X)^T X to D for rows [token, token + n) of the batch. Scratch: left [n rounded up to
- * GRAIN, I] and grain [GRAIN, I]. */
+/* Adds (X0 - X)^T X to D for rows [token, token + n) of the batch. Scratch: `left` [n rounded up to
+ * GRAIN, I] and `grain` [GRAIN, I]. */
 static osh_status shift_add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, int64_t n,
                                   char *left, char *grain)
 {

@@ -1,5 +1,5 @@
 /* sizes.c - computes the scratch of the CUDA kernels in bytes. Every binary has these functions,
- * because `oneshot plan` computes the plan for a GPU without GPU and kernels. */
+ * because `oneshot plan` plans the memory of a GPU on machines without a GPU or CUDA. */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
@@ -13,7 +13,7 @@ size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int
     return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
 }
 
-enum { LINEAR_PANEL = 1 << 23 }; // most elements of a panel (linear.cu)
+enum { LINEAR_PANEL = 1 << 23 }; // largest number of elements of a panel (linear.cu)
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 {
@@ -84,7 +84,7 @@ bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 &&
            at->head_dim <= OSH_ATTENTION_FUSED_DIM && at->softcap == 0 &&
-           !at->chunk; // the fused kernel does not support chunks and softcap
+           !at->chunk; // the fused kernel supports neither chunks nor softcap
 }
 
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)
@@ -118,9 +118,8 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Returns the bytes for a sample of n_tokens tokens. They are enough for shorter samples too: a
- * chunk of these has more queries and fewer keys, and needs at most half of
- * OSH_ATTENTION_SCORES. */
+/* Returns the number of bytes for a sample of n_tokens tokens. Shorter samples need no more: their
+ * chunks have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),
@@ -210,7 +209,7 @@ int64_t osh_hessian_parts(int64_t n_tokens)
 
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I)
 {
-    int64_t most = 0; // elements of the largest piece of H
+    int64_t most = 0; // number of elements of the largest piece of H
     for (int64_t row = 0, m, n; row < I; row += m) {
         m = osh_min64(OSH_HESSIAN_ROWS, I - row);
         n = osh_min64(osh_hessian_columns(m), row + m);
@@ -223,7 +222,7 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
                                       int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    /* One block for the parts of one piece, and one for the last tokens of a batch, padded with
+    /* Two allocations: the parts of one piece, and the last tokens of a batch, padded with
      * zeros. */
     return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));

@@ -7,8 +7,8 @@ extern "C" {
 #endif
 #include "ops/cuda/cuda.h"
 
-/* ---- factors.cu: Hessians of few columns, computed without cuSOLVER ---- */
-enum { OSH_FACTORS_SIDE = 64 }; // columns of a block column of a Hessian
+/* ---- sizes of factors.cu ---- */
+enum { OSH_FACTORS_SIDE = 64 }; // number of columns of a block column of a Hessian
 enum {
     OSH_FACTORS_A,
     OSH_FACTORS_LEFT,
@@ -18,12 +18,12 @@ enum {
     OSH_FACTORS_FAILED,
     OSH_FACTORS_N_ARRAYS
 };
-int64_t osh_factors_ld(int64_t I); // number of elements from one row of a Hessian in scratch to the
-                                   // next: I, rounded up to 16 bytes
+int64_t osh_factors_ld(int64_t I); // row stride of a Hessian in scratch, in elements: I, rounded up
+                                   // to 16 bytes
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);
-/* Sets `at` to the offset of each array in one block of the arena, for n Hessians of which `most`
- * are computed at a time. Returns the bytes of the block. */
+/* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians of which
+ * `most` are computed at a time. Returns the size of the allocation in bytes. */
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
 
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
@@ -36,28 +36,29 @@ enum {
     OSH_HESSIAN_ROWS = 1024,
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
-int64_t osh_hessian_columns(int64_t m); // most columns of a piece of H that has m rows
-int64_t osh_hessian_parts(int64_t n_tokens); // number of parts that are computed before all are
+int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
+int64_t osh_hessian_parts(int64_t n_tokens); // number of parts that are computed before they are
                                              // added to H
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
-enum { OSH_TARGET_ROWS = 1024 }; // rows of a slab (gptq_target.cu)
+enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the number of rows of a panel of
                                                          // linear.cu: at most n; a row has `width`
                                                          // elements
 
-enum { OSH_ATTENTION_SCORES = 128 << 20 }; // most bytes of the scores of attention.cu, unless the
-                                           // scores of one query need more
-enum { OSH_ATTENTION_FUSED_DIM = 128 }; // most elements of a head in attention_fused.cuh
+enum { OSH_ATTENTION_SCORES = 128 << 20 }; // largest size of the scores of attention.cu in bytes,
+                                           // unless the scores of one query need more
+enum { OSH_ATTENTION_FUSED_DIM = 128 }; // largest number of elements of a head in
+                                        // attention_fused.cuh
 int64_t osh_attention_row(int64_t n_keys); // returns the number of elements of a row of scores for
                                            // n_keys keys, with padding
-/* OSH_SCAN_BLOCKS: most blocks of a kernel of scan.cu; each block has a state of one head.
- * OSH_SCAN_DIM: largest Dk of delta_rule, largest S of ssm_scan. */
+/* OSH_SCAN_BLOCKS: largest number of blocks of a kernel of scan.cu; each block has a state of one
+ * head. OSH_SCAN_DIM: largest Dk of delta_rule, largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
-/* For attention_grad.cu: osh_attention_back_chunk returns the queries of a chunk of a sample of T
- * tokens; osh_attention_back_bytes returns the bytes of the scores of a chunk, for one head of each
- * group. */
+/* For attention_grad.cu: osh_attention_back_chunk returns the number of queries of a chunk of a
+ * sample of T tokens; osh_attention_back_bytes returns the bytes of the scores of a chunk, for one
+ * head of each group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 enum { OSH_SUM_ROWS = 512 }; // number of rows of a chunk in sums.cuh, whose sum is added to the
@@ -67,11 +68,11 @@ size_t osh_sums_bytes(int64_t rows, int64_t D);
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
-/* Returns the bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers, and
- * n_tables tables of `half` frequencies. */
+/* Returns the number of bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers,
+ * and n_tables tables of `half` frequencies. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
-/* ---- mixture.cu: arrays of a call, in one block of the arena ---- */
+/* ---- arrays of mixture.cu ---- */
 enum { OSH_MIXTURE_F, OSH_MIXTURE_Y, OSH_MIXTURE_PARTS, OSH_MIXTURE_TILES, OSH_MIXTURE_N_ARRAYS };
 enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 }; // PART: largest size of a routed_part
                                                              // in bytes; TILE_ROWS: rows of a tile

@@ -37,9 +37,10 @@ static __global__ void osh_cu_sums_end(float *to, const float *partial, int64_t 
     }
 }
 
-typedef struct osh_cu_table { // sizes of the values f(row, i), and scratch
+typedef struct osh_cu_table { // arguments of the sums: sizes of the table of values f(row, i), and
+                              // scratch
     int64_t rows, D;
-    float *room; // scratch in GPU memory, osh_sums_bytes(rows, D) bytes
+    float *room; // scratch of osh_sums_bytes(rows, D) bytes in GPU memory
 } osh_cu_table;
 
 template <class F>
@@ -59,8 +60,8 @@ done:
     return rc;
 }
 
-/* Writes from [n] to `to` as f32, rounded to the compute dtype T as transformers' from_pretrained
- * does. */
+/* Converts `from` [n] to f32 values `to`, rounded to the compute dtype T as transformers'
+ * from_pretrained does. */
 template <class T, class S>
 static __global__ void osh_cu_widen_kernel(float *to, const S *from, int64_t n)
 {

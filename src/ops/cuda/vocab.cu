@@ -3,8 +3,8 @@
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/vocab.cuh"
 
-/* Applies the logits rule to x [rows, cols]: divides by `divide` if this is not 0, then caps by
- * `cap` if this is not 0. Rows begin OSH_VOCAB_COLS elements apart. */
+/* Applies the logits rule to x [rows, cols]: divides by `divide` if `divide` is not 0, then caps by
+ * `cap` if `cap` is not 0. Rows begin OSH_VOCAB_COLS elements apart. */
 template <class T>
 static __global__ void rule_kernel(T *x, int64_t rows, int64_t cols, float divide, float cap)
 {
@@ -70,7 +70,7 @@ osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, vo
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, end = 0, V = a->in[1]->shape[0];
-    osh_tile *t = NULL; // own: panels of rows
+    osh_tile *t = NULL; // panels of rows; own
 
     OSH_TRY(osh_tiles_new(cx, &t, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_VOCAB_ROWS));
     for (int64_t i = 0; i < n_tiles; i = end) {

@@ -12,19 +12,19 @@
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-/* OSH_VOCAB_ROWS: largest number of rows that are computed at a time. OSH_VOCAB_COLS: largest
- * number of vocabulary entries of a block. */
+/* OSH_VOCAB_ROWS: largest number of rows that are computed together. OSH_VOCAB_COLS: largest number
+ * of vocabulary entries of a block. */
 enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
 typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
-    void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
-    void *copy;   // own: [OSH_VOCAB_COLS, D] rows of w in the dtype of x; NULL: w has that dtype
+    void *logits; // logits of a block in the dtype of x, [rows, OSH_VOCAB_COLS]; own
+    void *copy;   // rows of w in the dtype of x, [OSH_VOCAB_COLS, D]; NULL: w has that dtype; own
     osh_logits_rule rule;
 } osh_vocab_side;
 
 /* A block of logits: n_panels panels of n rows each, from row `row` on, and vocabulary entries
- * [first, first + cols). last: true for the last block of these rows. */
+ * [first, first + cols). `last`: true for the last block of these rows. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -33,15 +33,15 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the gross bytes of the arena for one model. */
+/* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead. */
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* State of a row after some blocks: max: largest logit; best: index of the first logit that equals
- * max; sum: sum of e^(logit - max). */
+/* State of a row after some blocks. `max`: largest logit; `best`: index of the first logit that
+ * equals `max`; `sum`: sum of e^(logit - max). */
 typedef struct osh_vocab_sum {
     double sum;
     float max;
@@ -53,8 +53,9 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Adds a block with the results max, sum and best to the state s. Because the maximum changes,
- * multiplies the old sum by *was and the sum of the block by *is, and returns both factors. */
+/* Adds a block with the results max, sum and best to the state s. Because the maximum can change,
+ * multiplies the old sum by a factor *was and the sum of the block by a factor *is, and returns
+ * both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {
@@ -66,7 +67,7 @@ static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float 
     s->max = top;
 }
 
-/* Returns the largest element of row [cols], the same in all 256 threads of the block. */
+/* Returns the largest element of `row` [cols] in all 256 threads of the block. */
 template <class T>
 static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
 {

@@ -42,7 +42,7 @@ done:
     return rc;
 }
 
-/* Packs n codes of 4 or 6 bits into bytes. n is a multiple of 16. */
+/* Packs n codes of 4 or 6 bits densely into `to`. n is a multiple of 16. */
 static void codes_put(uint8_t *to, const uint8_t *codes, int64_t n, int bits)
 {
     for (int64_t i = 0; i < n / 2 && bits == 4; i++)
@@ -76,7 +76,7 @@ typedef struct packing {
     int64_t n; // codes
     int bits;
 } packing;
-enum { CODES = 1 << 18 }; // number of codes of a chunk
+enum { CODES = 1 << 18 }; // number of codes per chunk of parallel work
 
 static osh_status micro_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -129,8 +129,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // BF16 stands for any float dtype: osh_format_check_stored accepts scales in other float
-    // dtypes.
+    // OSH_BF16 is a placeholder, because osh_format_check_stored accepts scales in any float dtype.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -29,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // bits that are not yet written to `words`, lowest first
+    uint64_t acc = 0; // bit buffer: bits that are not yet written to `words`, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -61,7 +61,7 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
 }
 
 #ifdef __SSE2__
-/* Packs 32 codes of 4 bits into 16 bytes. */
+/* Packs 32 4-bit codes into 16 bytes. */
 static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
 {
     const __m128i mask = _mm_set1_epi8(0xf), sign = _mm_set1_epi8(8), low = _mm_set1_epi16(0xff);
@@ -87,9 +87,9 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // codes of 8 bits are only
-                                                                  // converted, because a code is a
-                                                                  // byte of the stream
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // 8-bit codes are only converted
+                                                                  // to unsigned, because each code
+                                                                  // is one byte of the stream
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -99,13 +99,13 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 #endif
     for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
         memcpy(&v, codes + i, 8);
-        v = (v & mask) ^ sign; // each byte becomes its code + 2^(bits - 1)
+        v = (v & mask) ^ sign; // each byte becomes code + 2^(bits - 1)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
         memcpy(to, &v, 8); // the next block overwrites the bytes after the first `bits` bytes
     }
-    uint32_t rest[8] = {0}; // the words that contain the codes after the last whole block, padded
+    uint32_t rest[8] = {0}; // last words, with the codes after the last whole block of 8, padded
                             // with 0
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
@@ -211,8 +211,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t O = w->O, I = w->I;
-    // BF16 stands for any float dtype: osh_format_check_stored accepts scales in other float
-    // dtypes.
+    // OSH_BF16 is a placeholder, because osh_format_check_stored accepts scales in any float dtype.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

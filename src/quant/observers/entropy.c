@@ -2,14 +2,13 @@
  * range and q is p reduced to `levels` values.
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
- *   q   these bins without the values outside, in `levels` runs: groups of 2 i / levels consecutive
- *       bins (the last run has the rest). The count of a run is divided equally among its bins with
- *       p > 0
+ *   q   the bins of p without the values outside, in `levels` runs: groups of 2 i / levels
+ *       consecutive bins (the last run has the rest). The count of a run is divided equally among
+ *       its bins with p > 0
  *
- * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted in
- * equal shares from the other bins. i grows from levels / 2 in steps of n / bins, rounded up (n:
- * current number of bins, bins: initial number). Of ranges with equal divergence the first is
- * chosen. */
+ * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted
+ * equally from the other bins. i grows from levels / 2 in steps of n / bins, rounded up (n: current
+ * number of bins, bins: initial number). Of ranges with equal divergence the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>
@@ -28,15 +27,15 @@ static double spread_count(const spread *s, int64_t b)
 }
 
 /* Returns the count of a bin with count x after smoothing: each empty bin gets 1e-4, and the sum of
- * these counts is subtracted in equal shares from the other bins. zeros: number of empty bins; n:
+ * these counts is subtracted equally from the other bins. `zeros`: number of empty bins; `n`:
  * number of bins. */
 static double entropy_smooth(double x, double zeros, double n)
 {
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Returns the sum of the counts of bins [first, end) divided by *bins. Sets *bins to the number of
- * these bins with p > 0. */
+/* Sets *bins to the number of bins with p > 0 in [first, end). Returns the sum of the counts of
+ * bins [first, end), divided by *bins. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

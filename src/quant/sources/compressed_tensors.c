@@ -12,7 +12,7 @@ static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     return osh_q_config_parse(cx, &s->config, q, s->ck->config->path);
 }
 
-/* Checks that an attention module with a stored scale has all scales and zero points of
+/* Fails if an attention module with a stored scale lacks other scales or zero points of
  * kv_cache_scheme. */
 static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *module, size_t n)
 {
@@ -29,7 +29,7 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        // The shape is not checked in this function; `oneshot eval` checks it.
+        // The shape is not checked here, but by `oneshot eval`.
         osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
@@ -75,7 +75,7 @@ static const char *const weight_leaves[] = {"weight_scale",        "weight_packe
                                             "weight_global_scale", "weight_g_idx"};
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
-/* True for tensors that only quantized modules have, and for 8-bit codes. */
+/* The function `claims`: true for tensors that only quantized modules have, and for 8-bit codes. */
 static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     (void)s;
@@ -217,7 +217,7 @@ static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
         OSH_TRY(check_dims(cx, t->e));
         OSH_TRY(osh_source_bind_checked(cx, q, i, t));
         if (strncmp(f->leaf, "input_", 6)) continue;
-        q->parts[i] = (osh_ckpt_tensor){0}; // decoding the weight does not need this tensor
+        q->parts[i] = (osh_ckpt_tensor){0}; // the tensor is not needed to decode the weight
         osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
         OSH_TRY(osh_checkpoint_load(cx, to, ck, t->e->name, -1, NULL));
     }

@@ -55,9 +55,9 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* Is asked about tensors for which fp8_claims returns false. True for all FP8 tensors, and for
- * scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find later accepts only
- * tensors of experts and fails for all other tensors. */
+/* The function `claims`, called for tensors for which fp8_claims returns false. True for all FP8
+ * tensors, and for scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find
+ * later accepts only tensors of experts and fails for all other tensors. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
@@ -67,7 +67,7 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* Sets `shape` to the shape of the scales of all experts, as one matrix: the scales of expert 0,
+/* Sets `shape` to the shape of the scales of all experts as one matrix: the scales of expert 0,
  * then those of expert 1, and so on. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_st_entry *scale)

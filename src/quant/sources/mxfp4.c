@@ -10,10 +10,10 @@
 #include "quant/source_impl.h"
 
 typedef struct {
-    pthread_mutex_t lock; // protects the members below, which cache the expert that was read last
+    pthread_mutex_t lock; // protects the members below, a cache of the expert that was read last
     const osh_source_module *last;
     int64_t last_expert;
-    uint8_t *blocks;      // own: blocks of the expert, then its scales
+    uint8_t *blocks;      // blocks of the cached expert, then its scales; own
 } mxfp4_cache;
 
 static osh_status mxfp4_begin(osh_ctx *cx, void **state, const osh_source *s)
@@ -75,14 +75,14 @@ done:
 }
 
 static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
-/* Returns the bytes of the codes of one expert. */
+/* Returns the number of bytes of the codes of one expert. */
 static size_t expert_block_bytes(const osh_source_module *q)
 {
     return (size_t)(q->I * expert_rows(q) / 2);
 }
 
 /* Reads the blocks and scales of one expert into the cache. The cache is useful because callers
- * read an expert in several pieces. The caller must hold the lock. */
+ * read an expert in several calls. The caller must hold the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;
@@ -110,7 +110,7 @@ static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     const uint8_t *blocks = ((mxfp4_cache *)*q->state)->blocks,
                   *scales = blocks + expert_block_bytes(q);
-    int64_t R = q->I, C = expert_rows(q); // the result is [C, R]
+    int64_t R = q->I, C = expert_rows(q); // the dequantized expert is [C, R]
     float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
     if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t c = first; c < first + n; c++) {

@@ -47,8 +47,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: number of rows of a block. PARTS: number of arrays [rows, ld] that a block needs; ld is I,
- * rounded up to a multiple of 8. SMALL: number of arrays [rows, groups] that a block needs. */
+/* ROWS: number of rows of a block. A block (of rows) needs PARTS arrays [rows, ld] and SMALL arrays
+ * [rows, groups]; ld is I, rounded up to a multiple of 8. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)
@@ -88,7 +88,7 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* Sets grad to E H - C for the n rows of the block. */
+/* m->grad = E H - C for the n rows of the block, which is T / 2 times the gradient of the loss. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -106,8 +106,8 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Sets e to w^ - w for the codes of rows [row, row + n). Sets loss[r] to T times the loss of row
- * `row` + r. */
+/* m->e = w^ - w for the codes of rows [row, row + n). loss[r] = T times the loss of row `row` +
+ * r. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -123,8 +123,8 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
     for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
 }
 
-/* Loads weights and scales of rows [row, row + n), computes C, and sets the learned numbers to
- * their initial values. */
+/* Loads weights and scales of rows [row, row + n), computes C, and initializes the learned
+ * parameters. */
 static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -3,7 +3,7 @@
  * Rows are independent, so the bytes do not depend on threads.
  *
  * A learner (osh_ada_learner) stores v (or AdaQuant's weight), the gradient, Adam's means, and the
- * learned numbers of each group. */
+ * learned parameters of each group. */
 #include "solver/ada.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -12,13 +12,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Numbers of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound: v and its gradient.
+/* Number of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound: v and its gradient.
  * ADAM: arrays [O, ld] of the other methods: v or the weight, gradient, Adam's two means. SMALL:
  * arrays [O, groups]. ld is I, rounded up to a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // scratch of one thread, counted in rows of ld floats
+enum { SCRATCH = 6 }; // scratch of one thread in rows of ld floats
 
-typedef enum weight_is { // the weight that a call of learner_all_rows writes to `to`
+typedef enum weight_is { // selects the weight that learner_all_rows writes to `to`
     OF_STEP,    // the weight after the steps done so far
     OF_NEAREST, // the weight from the codes and scales of the arguments
     OF_END,     // the final weight
@@ -28,21 +28,23 @@ typedef enum weight_is { // the weight that a call of learner_all_rows writes to
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // view: [O, ld] in `kept`: v or AdaQuant's weight; its gradient
-    float *mean, *square; // view: [O, ld] in `kept`: Adam's two means; NULL: the method does not
-                          // use Adam
-    float *small[SMALL]; // view: [O, groups] in `kept`
+    float *x, *grad;     // x: v, or AdaQuant's weight; grad: gradient of x; views of `kept`, [O,
+                         // ld]
+    float *mean, *square; // Adam's moving averages of the gradient and of its square, [O, ld];
+                          // NULL: the method does not use Adam; views of `kept`
+    float *small[SMALL]; // learned parameters of each group, [O, groups]; views of `kept`
     float *kept;         // own
-    float *room;         // own: [threads, SCRATCH, ld]
-    osh_tensor place;    // view: grad as a tensor [O, I]; valid if ld is I
-    bool full;           // true: grad contains a gradient; false: the gradient is 0 and grad is not
-                         // read
+    float *room;         // scratch, [threads, SCRATCH, ld]; own
+    osh_tensor place;    // `grad` as a tensor [O, I], valid if ld is I; view
+    bool full;           // true: `grad` contains a gradient; false: the gradient is 0, and `grad`
+                         // is not read
     int n_threads;
-    weight_is weight;    // the `weight` argument of the current call of learner_all_rows
-    double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
-    const osh_ada_row_step *step; // view: the step that the current call of learner_all_rows does;
-                                  // NULL: no step
-    osh_tensor *to;      // view: tensor to which the weight is written
+    weight_is weight;    // argument `weight` of the current call of learner_all_rows
+    double *rounding;    // AdaRound's rounding term of each row in the last step: sum of 1 - |2h -
+                         // 1|^beta, [O]; own
+    const osh_ada_row_step *step; // step that the current call of learner_all_rows does; NULL: no
+                                  // step; view
+    osh_tensor *to;      // tensor to which the weight is written; view
 };
 
 static size_t learner_kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)
@@ -104,8 +106,8 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     return OSH_OK;
 }
 
-/* AutoRound: stores the codes of the row and, if scales are learned, the scales and zero points of
- * the row. */
+/* For AutoRound: stores the codes of the row and, if scales are learned, the scales and zero points
+ * of the row. */
 static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
@@ -118,7 +120,7 @@ static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     }
 }
 
-/* AdaRound: sets base = floor(w / s) + z. */
+/* For AdaRound: m->base = floor(w / s) + z. */
 static void learner_row_base(const osh_ada_learner *l, const osh_ada_room *m)
 {
     for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
@@ -139,7 +141,7 @@ static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* Sets e to the weight that results from the codes and scales of the arguments. */
+/* Sets m->e to the weight that results from the codes and scales of the arguments. */
 static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -149,8 +151,8 @@ static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m,
     }
 }
 
-/* AdaRound and AdaQuant: sets e to the final weight. Stores final codes and scales if l->weight is
- * KEPT. */
+/* For AdaRound and AdaQuant: sets m->e to the final weight, and stores the final codes and scales
+ * if l->weight is KEPT. */
 static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -191,7 +193,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // 2 / T, the factor of gradients, becomes 1
+    l->a = *a, l->a.n_tokens = 2; // with n_tokens T = 2, the factor 2 / T of gradients is 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
     OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));

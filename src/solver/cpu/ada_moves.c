@@ -1,6 +1,6 @@
 /* ada_moves.c - functions on one row for ada.c and ada_learn.c: scales of columns, initial values
- * of learned numbers, steps of scales, final codes. The vector loops are in ada_rows.c. ada.c has
- * the formulas. */
+ * of learned parameters, steps of scales, final codes. The vector loops are in ada_rows.c. ada.c
+ * has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // value of AdaRound's v; at this value h and the gradient of v are 0, so no
+enum { DOWN = -40 }; // value of AdaRound's v at which h and the gradient of v are 0, so that no
                      // step changes v
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
@@ -75,8 +75,7 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
     ada_fill(m->s + a->I, 1, j->ld - a->I), ada_fill(m->z + a->I, 0, j->ld - a->I);
 }
 
-/* Sets the learned numbers of row r to their values before the first step. m->w and m->s0 must be
- * set. */
+/* Initializes the learned parameters of row r. m->w and m->s0 must be set. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -93,16 +92,15 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* Sets s->rate and s->root_part, which contain the bias corrections of Adam's means in step n (the
- * first step is 1). */
+/* Sets s->rate and s->root_part, which include Adam's bias corrections for step n (1, 2, ...). */
 static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
     s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
 }
 
-/* Updates Adam's means with the gradient g and returns the step. `rate`, like s->rate, includes the
- * correction of the first mean. */
+/* Updates Adam's moving averages with the gradient g and returns the step. `rate`, like s->rate,
+ * includes the bias correction of `mean`. */
 static float ada_adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -170,10 +168,10 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-enum { SIDE_BY_SIDE = 4 }; // number of sums computed at the same time, because each sum is a chain
-                           // of dependent additions
+enum { SIDE_BY_SIDE = 4 }; // number of sums that are computed at the same time, because each sum
+                           // alone is a chain of dependent additions
 
-/* sum[k] = the sum of x [k * n, (k + 1) * n), added in order. */
+/* sum[k] = x[k * n] + ... + x[(k + 1) * n - 1], added in order. */
 static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
 {
     double a = 0, b = 0, c = 0, d = 0;
@@ -197,9 +195,8 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients are
- * computed from the sums over each group of soft, which holds dloss / ds, and of e, which holds
- * dloss / dz. */
+/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients follow
+ * from the sums of m->soft (dloss / ds) and m->e (dloss / dz) over each group. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
@@ -224,13 +221,14 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
     }
 }
 
-/* Stores the codes and scales of row r. The caller calls this function if the loss of the row is
+/* Stores the codes and scales of row r. The caller must have found that the loss of the row is
  * lower than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w is (q - z) s
+        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w = (q - z) s, so q
+                                                                         // = (e + w) / s + z
         a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
     }
     for (int64_t g = 0; g < j->groups; g++)

@@ -172,8 +172,8 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
 /* Does the work of near_code for sixteen weights. `there`: mask of the lanes that contain a column
- * of the row; other lanes are beyond its end. The code of a NaN is NaN. Returns the mask of the
- * codes that are not clipped. */
+ * of the row; the other lanes are after the end of the row. The code of a NaN is NaN. Returns the
+ * mask of the codes that are not clipped. */
 AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
                                             const int64_t at[2], __mmask16 there,
                                             const osh_ada_row_step *t)
@@ -268,8 +268,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* to = dloss / ds, which is g (round(u) - u), or g (q - z) for clipped codes. g is dloss / dw^; q,
- * u and `in` are from near_code. */
+/* `to` = dloss / ds = g (round(u) - u), or g (q - z) for clipped codes, with g = dloss / dw^. q, u
+ * and `in` are results of near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {

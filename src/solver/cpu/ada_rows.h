@@ -7,17 +7,19 @@
 
 typedef struct osh_ada_room { // all members are views of the arrays of a block of rows; ld is I,
                               // rounded up to a multiple of 8
-    float *w, *e, *grad, *c;  // [rows, ld]: w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C
-    float *x, *mean, *square; // [rows, ld]: x: v, or AdaQuant's weight; mean, square: Adam's two
-                              // means
-    float *base, *soft;       // [rows, ld]: base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds
-                              // in AutoRound
-    float *s, *z;             // [ld]: scale and zero point of each column of one row
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]: s0: initial scale; d: change of the scale;
-                                       // d_mean, d_square: Adam's two means of d. AutoRound: d is
-                                       // share a, d_mean is share b
-    float *least, *most;      // [rows, groups] AutoRound: range of the group
-    float *best_s, *best_z;   // [rows, groups] AutoRound: scale and zero point of the best step
+    float *w, *e, *grad, *c;  // w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C; [rows, ld]
+                              // each
+    float *x, *mean, *square; // x: v, or AdaQuant's weight; mean, square: Adam's moving averages;
+                              // [rows, ld] each
+    float *base, *soft;       // base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds in
+                              // AutoRound; [rows, ld] each
+    float *s, *z;             // scale and zero point of each column of one row, [ld]
+    float *s0, *d, *d_mean, *d_square; // [rows, groups] each; s0: initial scale; d: change of the
+                                       // scale; d_mean, d_square: Adam's moving averages for d.
+                                       // AutoRound: d is share a, d_mean is share b
+    float *least, *most;      // for AutoRound: range of each group, [rows, groups]
+    float *best_s, *best_z;   // for AutoRound: scale and zero point of the best step, [rows,
+                              // groups]
     double *curve;            // [points]
 } osh_ada_room;
 
@@ -25,33 +27,34 @@ typedef struct osh_ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
     float *room;    // own: [threads, floats]
-    size_t floats;  // number of floats of one thread in `room`
+    size_t floats;  // number of floats of `room` per thread
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
 typedef struct osh_ada_row_step { // numbers of one step that are equal for all elements
-    float rate, root_part;            // for Adam: rate: learning rate / (1 - 0.9^n); root_part: 1 /
-                                      // sqrt(1 - 0.999^n)
-    float by;                         // the factor 2 / T of gradients
+    float rate, root_part;            // for step n of Adam; rate: learning rate / (1 - 0.9^n);
+                                      // root_part: 1 / sqrt(1 - 0.999^n)
+    float by;                         // factor 2 / T of the gradients
     float reg, beta; // reg: factor of the rounding term, 0: there is none; beta: its exponent
     float lo, hi;
     float offset;                     // 1: x is AutoRound's offset v of w / s; 0: x is a weight
     float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
-    bool has_zero;                    // AutoRound: there are zero points, computed from the ranges
+    bool has_zero;                    // for AutoRound; true: zero points are computed from the
+                                      // ranges; false: there are none
 } osh_ada_row_step;
 
-/* AdaRound: computes m->soft and m->e from m->x. */
+/* For AdaRound: computes m->soft and m->e from m->x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaRound: changes m->x by one step. Returns the sum of 1 - |2 h - 1|^beta, computed before the
- * step. */
+/* For AdaRound: changes m->x by one step. Returns the sum of 1 - |2 h - 1|^beta, computed before
+ * the step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant and AutoRound: computes m->e from m->x. */
+/* For AdaQuant and AutoRound: computes m->e from m->x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant: changes m->x by one step. m->grad becomes dloss / dw^ * dw^/ds, computed before the
+/* For AdaQuant: changes m->x by one step. m->grad becomes dloss / dw^ * dw^/ds, computed before the
  * step. */
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AutoRound: changes m->x by one step. m->soft becomes dloss / ds of each element. If t->has_zero
- * is true, m->e becomes dloss / dz. */
+/* For AutoRound: changes m->x by one step. m->soft becomes dloss / ds of each element. If
+ * t->has_zero is true, m->e becomes dloss / dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
 /* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */
@@ -68,7 +71,7 @@ void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row
 /* Replaces the scales of n rows by signed scales if rule.signed_scales is set and zero points are
  * 0. */
 void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
-/* True if AutoRound can change the scales of rounding to nearest. */
+/* True if AutoRound can change the scales with which weights are rounded to nearest. */
 static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;

@@ -1,18 +1,18 @@
 /* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
  * a time. In a block, eight columns of a row are tested together. Only if one of the eight codes
  * may change, which is rare, the eight columns are processed one by one. After each block its
- * changes are added to the columns of G = (w^ - w) H outside the block. For this, H is read in
- * panels (groups of PANEL columns) that fit into the cache and serve all rows.
- * solver/gptq_descend.c has the formulas. */
+ * changes are added to the columns of G = (w^ - w) H outside the block. For this update, H is read
+ * in panels (groups of PANEL columns) that stay in the cache for all rows. solver/gptq_descend.c
+ * has the formulas. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
 enum { PANEL = 2048 }; // number of columns of H in a panel
 
-typedef struct block { // columns [first, first + n) of a row
+typedef struct block { // a block: columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // steep: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
+    // `steep`: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;
@@ -32,7 +32,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* g [n] += by[k] h[k] [n] for each k in order. */
+/* g[i] += `by`[k] h[k][i] for i < n, for each k in order. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
@@ -96,8 +96,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* Adds c[k].by times row c[k].column of h to g [n] for all changes k. Four changes are added in one
- * pass over g. */
+/* g[i] += c[k].by * h[c[k].column][i] for all changes k. Four changes are added in one pass over
+ * g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {
@@ -116,7 +116,7 @@ OSH_AVX2 static void spread_avx2(float *g, const float *h, int64_t ldh, const os
     spread_body(g, h, ldh, c, n_changes, n);
 }
 
-/* Adds the effect of a row's changed codes to columns [from, to) of G. */
+/* Adds the effect of a row's changed codes to columns [`from`, `to`) of G. */
 static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t to)
 {
     const osh_change *c = t->changes + row * OSH_DESCEND_BLOCK;
@@ -127,8 +127,8 @@ static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-/* Does coordinate descent on columns [first, first + n) of all rows that are not settled. A row is
- * settled if the previous sweep changed none of its codes. */
+/* Does coordinate descent on columns [first, first + n) of all rows but the settled ones. A row is
+ * settled if the previous sweep (pass over all columns) changed none of its codes. */
 static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {
     int64_t I = t->a->I;

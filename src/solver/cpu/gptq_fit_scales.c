@@ -38,8 +38,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    float *c = t->d, *part = t->next; // c: [n, I] q - z of columns [first, end); part: [n, width] c
-                                      // H of one group
+    float *c = t->d, *part = t->next; // c: q - z of columns [first, end), [n, I]; part: partial
+                                      // product c H of one group, [n, width]
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)
             c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
@@ -59,8 +59,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     }
 }
 
-/* Solves for the scales that rows [row, row + n_rows) share. On entry the arrays of row `row`
- * contain the sums of A and b over these rows. */
+/* Solves A d = -b for the scales that rows [row, row + n_rows) share. On entry the arrays of row
+ * `row` contain the sums of A and b over these rows. */
 static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
@@ -84,7 +84,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the fit of the next groups needs G of the
-                                                        // new scales
+        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // computes G anew, because the fit of the
+                                                        // next groups needs G for the new scales
     }
 }

@@ -18,10 +18,10 @@ enum { SIDE = 64, ROWS = 16 }; // SIDE: number of rows and columns of a tile tha
                                // ROWS: number of rows of a chunk
 
 typedef struct permute_job {
-    float *h, *room; // h: view; room: own [threads, I]
+    float *h, *room; // h: matrix, view; room: scratch [threads, I], own
     int64_t I;
     const int32_t *perm;
-    bool down; // direction of the mirror: true: lower = upper; false: upper = lower
+    bool down; // true: copies the upper triangle to the lower; false: the lower to the upper
 } permute_job;
 
 /* Mirrors the tiles (i, j) with j <= i. */
@@ -85,7 +85,7 @@ osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *per
 {
     osh_status rc = OSH_OK;
     permute_job p = {.h = h, .I = I, .perm = perm};
-    bool *moved = NULL; // own: [I] true for rows that were moved
+    bool *moved = NULL; // true for each row that has been moved, [I]; own
     bool same = true;
 
     for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;

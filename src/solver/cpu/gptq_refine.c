@@ -18,13 +18,14 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all; // true: there are several tiles, and all their rows share one row of scales
-    int from, to;              // the current pass does steps [from, to)
-    /* own: [n_steps + 2, tiles] loss of each tile: before the first step, after each step, and with
-     * all weights 0 */
+    bool all; // true: there are several tiles, and all rows share one row of scales; false: tiles
+              // are independent
+    int from, to;              // the current pass does steps [`from`, `to`)
+    /* loss of each tile before the first step, after each step, and with all weights 0, [n_steps +
+     * 2, tiles]; own */
     double *loss;
-    double *sums;              // own, NULL unless `all`: [tiles, groups (groups + 1)] A and b of
-                               // the fit of scales
+    double *sums;              // A and b of the fit of scales, [tiles, groups (groups + 1)]; NULL
+                               // unless `all` is true; own
     float values[256];         // value of each code
 } refine_job;
 
@@ -135,9 +136,9 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* ---- steps ---- */
 
-/* Keeps or undoes a step for rows [r, r + n), which share scales if n > 1. If the sum of the losses
- * did not rise, keeps the result and returns true. Otherwise restores the codes and scales of the
- * rows and returns false. */
+/* Accepts or undoes a step for rows [r, r + n), which share scales if n > 1. Returns true if the
+ * sum of the losses did not rise. If it did, restores the codes and scales of the rows and returns
+ * false. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -167,7 +168,8 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // the step has changed g of the restored rows
+    if (!better) osh_tile_pull(t, t->g); // computes g anew for the restored codes, because the step
+                                         // has changed g
 }
 
 static double refine_sum(const double *x, int64_t n, int64_t step)
@@ -177,7 +179,7 @@ static double refine_sum(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
-/* Returns the loss that the tile would have if all weights were 0. Overwrites d and next. */
+/* Returns the loss that the tile would have if all weights were 0. Overwrites t->d and t->next. */
 static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
@@ -279,7 +281,7 @@ done:
 
 /* ---- scratch ---- */
 
-typedef struct room { // scratch of one thread: numbers of elements of each type
+typedef struct room { // scratch of one thread: number of elements of each type
     int64_t floats, doubles, changes;
 } room;
 

@@ -6,8 +6,8 @@
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target of the group's columns, transposed and in solving order. was [n]: for
- * each row, the loss of the current codes minus the loss of the target. */
+/* Sets panel.w to the target of the group's columns, transposed and in solving order. `was` [n]:
+ * for each row, the loss of the current codes minus the loss of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {
@@ -27,7 +27,7 @@ static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, c
         for (int64_t j = 0; j < n_cols; j++) t->panel.w[j * rows + r] = 0;
 }
 
-/* Copies codes, scale and zero point from the panel to each row whose loss becomes lower. by [n,
+/* Copies codes, scale and zero point from the panel to each row whose loss becomes lower. `by` [n,
  * n_cols]: changes of w^. */
 static void rescale_take_better(osh_refine_tile *t, int64_t g, int64_t n_cols, float *by,
                                 const double *was)
@@ -62,7 +62,7 @@ void osh_tile_rescale(osh_refine_tile *t)
         const int32_t *order = t->f->order + first;
         osh_search s = {
             .rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
-        float *step = t->next; // [n, n_cols]: w^ minus target; later the changes of w^
+        float *step = t->next; // w^ minus target, later the changes of w^; [n, n_cols]
         if (!t->f->ok[g]) continue;
         osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I},
                     (osh_mat){inverse, n_cols}, (osh_mnk){t->n, n_cols, n_cols});

@@ -11,15 +11,14 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // rows: largest number of rows of a tile; across: number of groups of a
+    int64_t rows, across; // rows: largest number of rows of a tile; across: number of groups in a
                           // row
-    bool all;             // true: all rows share one row of scales
+    bool all;             // true: all rows share one row of scales; false: row_block rows do
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // own, NULL unless `all`: [tiles, across] range of each group; after pass
-                          // 0 the first `across` elements are the minimum and the maximum over all
-                          // tiles
-    double *sums;         // own, NULL unless `all`: [tiles, across, candidates] loss with each
-                          // candidate scale
+    float *lo, *hi;       // range of each group, [tiles, across]; after pass 0 the first `across`
+                          // elements are the range over all tiles; NULL unless `all` is true; own
+    double *sums;         // loss with each candidate scale, [tiles, across, candidates]; NULL
+                          // unless `all` is true; own
     int pass;             // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate
                           // scales
 } scales_job;
@@ -30,8 +29,8 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
                                           : ROWS;
 }
 
-/* Returns the floats that a thread needs: a transposed group, the range, scale and zero point of
- * each row, and a row of the weight. */
+/* Returns the number of floats of a thread's scratch: a transposed group, the range, scale and zero
+ * point of each row, and a row of the weight. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;
@@ -42,7 +41,7 @@ typedef struct tile_group { // rows [row, row + n), columns [col, col + n_cols) 
 } tile_group;
 
 /* Writes the transposed group to x [n_cols, rows]. Elements of x for rows after the last row of the
- * tile become 0. line [n_cols]: scratch. */
+ * tile become 0. `line` [n_cols]: scratch. */
 static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
                               tile_group g)
 {
@@ -54,7 +53,8 @@ static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *li
     }
 }
 
-/* Sets every lo [rows] to the minimum and every hi [rows] to the maximum over the first n rows. */
+/* Sets all elements of lo [rows] to the minimum of the first n, and all elements of hi [rows] to
+ * the maximum of the first n. */
 static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
 {
     for (int64_t r = 1; r < n; r++) {
@@ -64,7 +64,7 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Sets *scale and *zero to those of the candidate with the smallest loss. sums
+/* Sets *scale and *zero to those of the candidate with the smallest loss. `sums`
  * [OSH_SCALE_CANDIDATES]: loss of each candidate, summed over the rows. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)
@@ -119,7 +119,7 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // every row gets the
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // each row uses the
                                                                               // range over all rows
                                                                               // of the weight
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);

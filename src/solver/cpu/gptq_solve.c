@@ -23,30 +23,30 @@
  * osh_panel_update changes; LINES: number of rows that are transposed at once. */
 enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
-typedef struct tiling { // division of the rows into tiles
+typedef struct tiling { // division of the rows into tiles of panels
     int panels;   // number of panels of a tile
     int64_t rows; // number of rows of a panel
 } tiling;
 
 typedef struct solve_worker {
-    osh_panel p[MOST_PANELS]; // views of the columns of the block; both panels share q, zeros and
-                              // strip
-    float *floats;            // own: memory of the panels
-    float *line;              // view: [LINES, I] rows of the weight, in `floats`
-    float *tile;              // own: [panels, I, rows] the weight in solving order
-    int8_t *codes;            // own: [panels, I, rows]
+    osh_panel p[MOST_PANELS]; // panels of the tile: views of the columns of the current block; both
+                              // panels share the scratch q, zeros and strip
+    float *floats;            // memory of the panels; own
+    float *line;              // rows of the weight, in `floats`, [LINES, I]; view
+    float *tile;              // the weight in solving order, [panels, I, rows]; own
+    int8_t *codes;            // codes, [panels, I, rows]; own
     double *loss;             // own: [panels, rows]
 } solve_worker;
 
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int32_t *at; // own: [I] position in solving order of each column
+    int32_t *at; // position in solving order of each column, [I]; own
     tiling by;
-    int64_t step; // only rows 0, step, 2 step, ... are solved
+    int64_t step; // rows 0, step, 2 step, ... are solved, the others are not
 } solve_job;
 
-typedef struct rows { // the rows of one panel: rows row, row + step, ... (n rows) of the weight
+typedef struct rows { // the n rows of the weight in one panel: row, row + step, ...
     int panel;
     int64_t row, n, step;
 } rows;
@@ -59,8 +59,8 @@ static float *solve_panel_of(const solve_job *j, const solve_worker *me, int pan
 static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < p->rows; r++) { // rows of the panel after the n-th get the scales
-                                                // of the last row
+        for (int64_t r = 0; r < p->rows; r++) { // unused rows of the panel, from index n on, get
+                                                // the scales of the last row
             int64_t at =
                 (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
@@ -161,8 +161,8 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // is called for each block, because a chunk with 28,672
-                                          // columns takes seconds
+        OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked for each block, because a chunk
+                                          // with 28,672 columns takes seconds
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
     }
@@ -175,7 +175,7 @@ done:
     return rc;
 }
 
-/* Possible divisions of rows into tiles. cost: time per row, relative to the other divisions. */
+/* Possible divisions of rows into tiles. `cost`: relative time per row. */
 static const struct {
     tiling by;
     int64_t cost;
@@ -250,8 +250,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    // the search begins at `kind`, so the division for the judged rows needs no more scratch than
-    // the division for all rows
+    // the search begins at `kind`, so that the division for the judged rows (osh_gptq_judges) does
+    // not need more scratch than the division for all rows
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

@@ -39,7 +39,7 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
-/* q = the value of the grid that is nearest to w / s + zp. */
+/* q = nearest value of the grid to w / s + zp, for 8 rows. */
 OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s,
                           const osh_v8f *zp)
 {
@@ -99,8 +99,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* Adds the errors of the block's columns before column j to columns [j, j + wide), at_once columns
- * at the same time. */
+/* Adds the errors of the block's columns before column j to columns [j, j + wide), `at_once`
+ * columns at the same time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
@@ -200,7 +200,7 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 
 /* ---- transposes ---- */
 
-/* t = the transpose of 8 x 8 elements of `from`, whose rows are ldf elements apart. */
+/* Sets t to the transpose of 8 x 8 elements of `from`, whose rows are ldf elements apart. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
@@ -222,7 +222,7 @@ OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
     }
 }
 
-/* Column j of `from` [m, n] becomes row at[j] of `to`, or row j if `at` is NULL. */
+/* Transposes `from` [m, n]: column j becomes row `at`[j] of `to`, or row j if `at` is NULL. */
 OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
     int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
@@ -418,7 +418,7 @@ OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f 
     for (int i = 0; i < OSH_SCALE_ZEROS; i++) v8_clamp(&zero[i], &first, &last);
 }
 
-/* loss [n] = the losses of 8 rows with scale v and each of n zero points. */
+/* Sets loss[k] to the losses of 8 rows with scale v and zero point zero[k], for k < n. */
 OSH_VEC_FN void v8_losses(const osh_search *s, int64_t row, const osh_v8f *v, const osh_v8f *zero,
                           int n, osh_v8f *loss)
 {

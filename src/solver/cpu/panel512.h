@@ -10,7 +10,7 @@ bool osh_panel512_takes(int64_t rows);
  * and dtype is F32 or BF16. */
 bool osh_panel512_solves(const osh_panel *p);
 /* Adds the errors of the columns before j to columns [j, j + STRIP) and quantizes these columns.
- * The bytes are equal to those of panel.c. scale_col [STRIP]: scale column of each column. */
+ * The bytes are equal to those of panel.c. `scale_col` [STRIP]: scale column of each column. */
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col);
 /* Does the work of osh_panel_rest. osh_panel512_solves must be true. */
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);

@@ -1,7 +1,7 @@
 /* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
  * lane has its own row. After a block one matrix product per tile updates the later columns. The
- * weights of a block that become 0 are the cheapest of all rows together, so all tiles finish a
- * block before the next block begins. */
+ * weights of a block that become 0 are those with the lowest cost among all rows, so all tiles
+ * finish a block before the next block begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -16,17 +16,17 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
-    float *cost;   // own: [O, cols] cost of each weight in the current block of columns
-    bool *zero;    // own: [O, I] true for weights that were 0 before pruning; NULL: these weights
-                   // may change
-    float *panels; // own: [threads, 2, cols, TILE_ROWS] weights; costs, which negated errors
-                   // replace
-    int64_t *zeros; // own: [tiles] number of weights of the block that were 0 before pruning
+    float *cost;   // cost of each weight in the current block of columns, [O, cols]; own
+    bool *zero;    // true for weights that were 0 before pruning, [O, I]; NULL: these weights may
+                   // change; own
+    float *panels; // weights, and their costs, which negated errors later replace, [threads, 2,
+                   // cols, TILE_ROWS]; own
+    int64_t *zeros; // number of weights of the block that were 0 before pruning, [tiles]; own
     int64_t i1, cols, room; // i1, cols: first column and number of columns of the block; room:
                             // number of floats of a panel
-    float most;    // weights with at most this cost become 0
-    bool more;     // true: more weights of the block must become 0 than those that were 0 before
-                   // pruning
+    float most;    // threshold: weights with at most this cost become 0
+    bool more;     // true: the block has too few weights that were 0 before pruning, so other
+                   // weights must become 0
 } prune_job;
 
 static int64_t prune_tile_end(const prune_job *j, int64_t tile)
@@ -72,8 +72,9 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
     return j->zero && j->zero[row * j->a->I + column];
 }
 
-/* Sets the costs of columns [i, i + m) of the panel: 0 for the n cheapest of each row, infinite for
- * the others. Each lane has its own row; lanes after the last row are not used. */
+/* Sets the costs of columns [i, i + m) of the panel: 0 for the n columns with the lowest cost of
+ * each row, infinite for the others. Each lane has its own row; lanes after the last row are not
+ * used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)
 {
@@ -93,8 +94,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // number of columns with a lower cost than column k, or with an
-                                  // equal cost and a smaller index
+            osh_v8i before = {0}; // rank of column k: number of columns with a lower cost, or with
+                                  // an equal cost and a smaller index
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;
@@ -158,7 +159,7 @@ OSH_VEC_FN void prune_solve_body(const prune_job *j, float *w, float *ne, int64_
         drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        // The loop processes one half of the tile's rows at a time, so that the errors fit into
+        // The loop processes half of the tile's rows at a time, so that the errors fit into
         // registers.
         for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) {
             osh_v8f e[HALF_VECTORS], x;

@@ -8,40 +8,40 @@
 #include "ops/kernel.h"
 
 enum { OSH_DESCEND_BLOCK = 64 }; // number of columns of a block in osh_tile_descend
-typedef struct osh_change { int32_t column; float by; } osh_change; // `by`: change of w^ in column
+typedef struct osh_change { int32_t column; float by; } osh_change; // w^ changes by `by` in column
                                                                     // `column`
 
 typedef struct osh_refine_tile {
     const osh_gptq_refine_args *a;
     const osh_group_factors *f;
     int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: number of scales of a row
-    int64_t rows;            // capacity in rows, a multiple of OSH_PANEL_STEP
+    int64_t rows;            // capacity of the arrays in rows, a multiple of OSH_PANEL_STEP
     bool keeps_scales;       // true: other tiles use the same scales, so this tile does not write
                              // them to the arguments
-    float *q, *d, *g;        // [n, I]: q: values on the grid; d: w^ - w; g: (w^ - w) H
-    float *next;             // [n, I]: scratch of a step; after the step (w^ - w) H of the new
-                             // values
+    float *q, *d, *g;        // q: values on the grid; d: w^ - w; g: (w^ - w) H; [n, I] each
+    float *next;             // scratch of a step; after the step, (w^ - w) H of the new values; [n,
+                             // I]
     float *scale, *zero;     // [n, groups]
-    double *loss;            // [n] loss of each row with its current codes and scales, before a
-                             // step proposes others
+    double *loss;            // loss of each row with its current (last accepted) codes and scales,
+                             // [n]
     osh_panel panel;         // columns of one group, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
-    int32_t *zeros;          // [group] all 0: scale column of each column of `panel`
-    double *fit;             // [rows, window (window + 1)] A and b of each row for osh_fit_solve
+    int32_t *zeros;          // scale column of each column of `panel`, always 0, [group]
+    double *fit;             // A and b of each row for osh_fit_solve, [rows, window (window + 1)]
     osh_change *changes;     // [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
-    bool *settled, *moved;   // [n]: settled: the previous sweep changed no code of the row; moved:
-                             // the current sweep changed a code
+    bool *settled, *moved;   // for each row; settled: true if the previous sweep changed no code;
+                             // moved: true if the current sweep changed a code
 } osh_refine_tile;
 
 void osh_tile_pull(osh_refine_tile *t, float *g); // computes d from q, then g [n, I] from d
-void osh_tile_rescale(osh_refine_tile *t);        // changes q, scale and zero; updates g, not d
-void osh_tile_descend(osh_refine_tile *t);        // changes q; updates g, not d
-void osh_tile_fit_scales(osh_refine_tile *t);     // changes scale; d and g are then out of date
+void osh_tile_rescale(osh_refine_tile *t);        // changes q, scale and zero; updates g but not d
+void osh_tile_descend(osh_refine_tile *t);        // changes q; updates g but not d
+void osh_tile_fit_scales(osh_refine_tile *t);     // changes scale; does not update d and g
 /* Writes A and b of groups [g0, g0 + n) for each row to t->fit. Overwrites d and next. */
 void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n);
 
-/* to = round(round(q - z) s), like osh_refine_value. */
+/* `to` = round(round(q - z) s), like osh_refine_value. */
 OSH_VEC_FN void v8_value(osh_v8f *to, const osh_v8f *q, float s, float z, osh_dtype dt)
 {
     osh_v8f x = *q - z;

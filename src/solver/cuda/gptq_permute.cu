@@ -14,7 +14,7 @@
 
 enum { TILE = 32, STEP = 8, THREADS = TILE * STEP };
 
-/* diag[i] = H[perm i][perm i]. */
+/* diag[i] = H[perm[i]][perm[i]]. */
 static __global__ void permute_gather_diag(float *diag, const float *h, const int32_t *perm,
                                            int64_t n)
 {
@@ -22,7 +22,7 @@ static __global__ void permute_gather_diag(float *diag, const float *h, const in
     if (i < n) diag[i] = h[(perm ? perm[i] : i) * (n + 1)];
 }
 
-/* diag [matrices, n] = the diagonals of several matrices h. */
+/* Copies the diagonals of the matrices h to diag [matrices, n]. */
 static __global__ void permute_gather_diags(float *diag, float *const *h, int64_t n)
 {
     int64_t b = blockIdx.y, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -45,7 +45,7 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Copies one triangle of h, transposed, to the other, tile by tile. down true: upper to lower;
+/* Copies one triangle of h, transposed, to the other, tile by tile. `down` true: upper to lower;
  * false: lower to upper. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
@@ -53,7 +53,7 @@ static __global__ void permute_mirror(float *h, int64_t n, bool down)
     int64_t low = (int64_t)blockIdx.y * TILE, high = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
     int64_t from_row = down ? high : low, from_col = down ? low : high;
 
-    if (high > low) return; // all threads of the block return
+    if (high > low) return; // all threads of the block return here, or none
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
         if (from_row + y < n && from_col + tx < n)
             tile[y][tx] = h[(from_row + y) * n + from_col + tx];
@@ -79,8 +79,8 @@ done:
     return rc;
 }
 
-/* Allocates n floats or ints on the device. `from`: values of the n elements, in host memory; NULL:
- * the elements are not initialized. */
+/* Allocates n floats or ints on the device. Copies their values from `from` in host memory; if
+ * `from` is NULL, does not initialize the elements. */
 static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
                                   int64_t n)
 {
@@ -99,7 +99,7 @@ osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm
     cudaStream_t s = osh_cuda_stream(d);
     int64_t n = h->shape[0];
     float *p = static_cast<float *>(h->data);
-    void *order = NULL, *diag = NULL; // own: [n] i32, [n] f32
+    void *order = NULL, *diag = NULL; // order: perm, int32 [n]; diag: diagonal, f32 [n]; both own
 
     if (!perm) return permute_run_mirror(cx, h, false);
     OSH_TRY(permute_row_new(cx, d, &order, perm, n));
@@ -124,7 +124,7 @@ osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
     osh_device *d = h->device;
     int64_t n = h->shape[0];
     const int32_t *none = NULL;
-    void *row = NULL; // own: [n] f32
+    void *row = NULL; // diagonal in f32, [n]; own
 
     OSH_TRY(permute_row_new(cx, d, &row, NULL, n));
     OSH_LAUNCH(permute_gather_diag, permute_blocks(n), THREADS, 0, osh_cuda_stream(d),
@@ -159,7 +159,7 @@ osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
     osh_status rc = OSH_OK;
     osh_device *d = h->device;
     int64_t n = h->shape[0];
-    void *row = NULL; // own: [n] f32
+    void *row = NULL; // diagonal in f32, [n]; own
 
     OSH_TRY(permute_row_new(cx, d, &row, diag, n));
     OSH_LAUNCH(permute_scatter_diag, permute_blocks(n), THREADS, 0, osh_cuda_stream(d),

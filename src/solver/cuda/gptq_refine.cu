@@ -2,9 +2,9 @@
  * like solver/cpu/gptq_refine.c.
  *
  * A step proposes codes and scales and changes `next`, a copy of G = (w^ - w) H, accordingly. Then
- * G is computed anew for the proposal, which gives the new losses. Each row, or band of rows that
- * share scales, keeps the proposal if its loss did not rise. The size of a tile depends only on the
- * weight's shape, so the matrix products have fixed shapes. */
+ * G is computed anew for the proposal, which gives the new losses. Each row, or band (rows that
+ * share scales), accepts the proposal if its loss did not rise. The size of a tile depends only on
+ * the weight's shape, so the matrix products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -18,7 +18,7 @@ static unsigned refine_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREAD
 
 /* ---- kernels; blockIdx.y is the row ---- */
 
-/* Sets the proposal (q, scale and zero) to the codes, scales and zero points that were kept
+/* Sets the proposal (q, scale and zero) to the codes, scales and zero points that were accepted
  * last. */
 static __global__ void refine_open_codes(osh_cu_tile t)
 {
@@ -29,7 +29,7 @@ static __global__ void refine_open_codes(osh_cu_tile t)
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w. If `nothing` is true, w^ is 0. */
+/* d = w^ - w. If `nothing` is true, w^ counts as 0. */
 template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
     int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
@@ -40,7 +40,7 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* t.now [n] = the sum of d g over each row: the loss. A thread block computes one row. */
+/* t.now[r] = sum over columns of d[r] g[r], the loss of row r. A thread block computes one row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -55,8 +55,8 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the loss of the proposal for the band that contains row r is at most the loss of the kept
- * values. A band is `band` consecutive rows that share scales. */
+/* True if, for the band that contains row r, the loss of the proposal is at most the loss of the
+ * accepted values. A band is `band` consecutive rows that share scales. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -65,7 +65,8 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-/* Keeps the proposal of a band if is_better returns true. If not, restores q, scale and zero. */
+/* Accepts the proposal of a band if is_better returns true. Otherwise restores q, scale and
+ * zero. */
 static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
     int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
@@ -78,7 +79,7 @@ static __global__ void refine_settle(osh_cu_tile t, int64_t band)
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* Copies `now` to `loss` in bands whose proposal was kept. Runs after refine_settle, because
+/* Copies `now` to `loss` in bands whose proposal is accepted. Runs after refine_settle, because
  * refine_settle reads `now` and `loss`. */
 static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
@@ -93,11 +94,12 @@ typedef struct refiner {
     osh_device *d;
     osh_group_factors f; // own
     osh_cu_tile t;
-    char *base;          // own: block of the GPU's arena with all arrays of the tile
+    char *base;          // all arrays of the tile, one allocation in the GPU's arena; own
     int64_t rows;
-    float *scales;       // own: [2, rows, groups] scales and zero points of a tile, on the host
-    double *figures;     // own: [rows] losses of a tile, on the host
-    bool wants_all;      // true: the loss with all weights 0 is requested and not yet computed
+    float *scales;       // scales and zero points of a tile, on the host, [2, rows, groups]; own
+    double *figures;     // losses of a tile, on the host, [rows]; own
+    bool wants_all;      // true: the caller requests the loss with all weights 0, and it is not yet
+                         // computed
 } refiner;
 
 static osh_status refiner_put(osh_ctx *cx, const refiner *s, void *to, const void *from,
@@ -123,7 +125,7 @@ done:
     return rc;
 }
 
-/* now [n] = the sum of d g over each row, which is the loss of the row. If `sum` is not NULL, adds
+/* now[r] = sum over columns of d[r] g[r], the loss of row r, for n rows. If `sum` is not NULL, adds
  * the n losses to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
@@ -213,7 +215,7 @@ done:
     return rc;
 }
 
-/* Adds to *sum the losses of the tile's rows with the kept codes and scales. */
+/* Adds to *sum the losses of the tile's rows with the accepted codes and scales. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
@@ -223,7 +225,7 @@ done:
     return rc;
 }
 
-/* Adds the loss of the tile with all weights 0 to *a->all. Overwrites d, next and now. */
+/* Adds the loss of the tile with all weights 0 to *a->all. Overwrites t.d, t.next and t.now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -239,7 +241,7 @@ done:
     return rc;
 }
 
-/* Does steps [from, to) on all tiles and sets elements a->loss[from] ... a->loss[to]. */
+/* Does steps [`from`, `to`) on all tiles and sets a->loss[from] ... a->loss[to]. */
 static osh_status refiner_run(osh_ctx *cx, refiner *s, int from, int to)
 {
     osh_status rc = OSH_OK;
@@ -260,7 +262,7 @@ done:
     return rc;
 }
 
-/* Step k: fits the scale that the rows of several tiles share. Adds up A and b of all tiles and
+/* Step k: fits the scale that the rows of several tiles share. Sums A and b over all tiles and
  * solves for the scale. Restores the old scale if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
@@ -298,8 +300,8 @@ static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int6
     return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
 }
 
-/* Copies the rows' parts that are in the diagonal blocks of H [I, I]. to: beginning with the first
- * row. */
+/* Copies, for each of the rows, the columns of its group's diagonal block in H [I, I]. `to`:
+ * results, from the first of these rows on. */
 static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
 {
     int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;
@@ -308,8 +310,8 @@ static __global__ void refine_blocks_of_rows(float *to, const float *h, block_ro
         row[j] = h[i * r.I + first + j];
 }
 
-/* Copies the diagonal block of H of each group to the host: [I, group]. The GPU collects as many
- * rows at a time as its scratch takes. */
+/* Copies the diagonal blocks of H, one per group, to `to` [I, group] in host memory, as many rows
+ * at a time as fit in the GPU's scratch. */
 static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
 {
     osh_status rc = OSH_OK;

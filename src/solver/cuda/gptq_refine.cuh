@@ -21,38 +21,41 @@ template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r
                      r.global);
 }
 
-typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays are on the device
+typedef struct osh_cu_search { // arguments of the search for scales (gptq_scales.cu); all arrays
+                               // are on the device
     const void *w;         // element (row, col) is at row * row_step + col * col_step
-    const float *weight;   // [I] cost of an error in each column; NULL: 1
-    const bool *dead;      // [I]; NULL: no dead columns
+    const float *weight;   // cost of an error in each column, [I]; NULL: 1
+    const bool *dead;      // true for dead columns, [I]; NULL: no dead columns
     int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    float *scale, *zero;   // [scale rows, across]; zero is NULL if the quantization is symmetric
+    float *scale, *zero;   // results, [scale rows, across]; `zero` is NULL if the quantization is
+                           // symmetric
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
-typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays are on the device
-    /* group: number of columns that share a scale; groups: number of scales of a row */
+typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arrays are on the
+                             // device
+    /* `group`: number of columns that share a scale; `groups`: number of scales of a row */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
     osh_dtype stored;       // dtype of w
-    const bool *dead;       // [I]; NULL: no dead columns
+    const bool *dead;       // true for dead columns, [I]; NULL: no dead columns
     const float *h;         // [I, I]
-    const float *values;    // [256] value of each code
-    /* [n, I]: q: proposed values of the grid; d: w^ - w; g: (w^ - w) H of the kept values; next:
-     * (w^ - w) H of the proposed values */
+    const float *values;    // value of each code, [256]
+    /* [n, I] each; `q`: proposed values of the grid; `d`: w^ - w; `g`: (w^ - w) H of the accepted
+     * values; `next`: (w^ - w) H of the proposed values */
     float *q, *d, *g, *next;
-    float *scale, *zero;    // [n, groups] proposed scales and zero points
-    float *kept_scale, *kept_zero; // [n, groups] kept scales and zero points
-    int8_t *codes;          // [n, I] kept codes
-    double *loss, *now;     // [n] loss: loss of each row with the kept codes and scales; now: with
-                            // the proposed codes and scales
-    double *fit;            // [window (window + 1), n] A and b of each row; osh_cuda_rescale uses
+    float *scale, *zero;    // proposed scales and zero points, [n, groups]
+    float *kept_scale, *kept_zero; // accepted scales and zero points, [n, groups]
+    int8_t *codes;          // accepted codes, [n, I]
+    double *loss, *now;     // loss of each row with the accepted (loss) and with the proposed (now)
+                            // codes and scales, [n] each
+    double *fit;            // A and b of each row, [window (window + 1), n]; osh_cuda_rescale uses
                             // `fit` as scratch
     float *room;            // scratch of osh_cuda_rescale
-    float *turned, *err; // turned: [n_cols, n] transposed scratch; err: [n, n_cols] changes of w^
+    float *turned, *err; // turned: transposed scratch, [n_cols, n]; err: changes of w^, [n, n_cols]
     int64_t n_cols;         // number of columns of the current group or block
 } osh_cu_tile;
 
@@ -67,7 +70,7 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
 /* Computes d = w^ - w, then g [n, I] = d H. */
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g);
 typedef struct osh_cuda_rows_args { // arguments of y [n, n_cols] = x [n, n_rows] m [n_rows,
-                                    // n_cols]; add: y += x m
+                                    // n_cols], or y += x m if `add` is true
     float *y;
     int64_t ldy;
     const float *x;

@@ -21,10 +21,10 @@ osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r
 
 typedef struct group { // the current group
     int64_t g, first;
-    const int32_t *order; // [n_cols] column at each position of the solving order
+    const int32_t *order; // column at each position of the solving order, [n_cols]
     const float *u;       // [n_cols, n_cols]
-    float *scale, *zero;  // [n] result of the search
-    double *was;          // [n] loss of the current codes minus loss of the target
+    float *scale, *zero;  // results of the search, [n] each
+    double *was;          // loss of the current codes minus loss of the target, [n]
 } group;
 
 /* Sets t.turned to the target of the group's columns (gptq_rescale.c), in solving order. t.err [n,
@@ -47,7 +47,7 @@ template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 
 /* Runs the column loop (solver/gptq_solve.h) inside the group and overwrites t.turned with the
  * negated errors. A row whose loss becomes lower gets the new codes, scale and zero point. t.err
- * [n, n_cols] = the changes of w^. codes [n_cols, n]: scratch. */
+ * [n, n_cols]: changes of w^. `codes` [n_cols, n]: scratch. */
 template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
     int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
@@ -77,7 +77,8 @@ template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, 
     if (better) t.scale[at] = s, t.zero[at] = z;
 }
 
-/* cost [n] = 1 / diagonal of `inverse` [n, n], in solving order. */
+/* cost[i] = 1 / inverse[j][j], where j = order[i] is the column at position i of the solving
+ * order. */
 static __global__ void rescale_costs(float *cost, const float *inverse, const int32_t *order,
                                      int64_t n)
 {
@@ -133,7 +134,7 @@ done:
 /* ---- descend ---- */
 
 /* Tests columns [first, first + wide) of each row in ascending order and changes a code if that
- * lowers the loss. t.err [n, wide] = the changes of w^. */
+ * lowers the loss. t.err [n, wide]: changes of w^. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
@@ -208,8 +209,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Adds up element number blockIdx.y of the array (A, b) over the rows of a band. Stores the sum as
- * that of the band's first row. */
+/* Sums element number blockIdx.y of the array (A, b) over the rows of a band, and stores the sum in
+ * the band's first row. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
@@ -219,7 +220,7 @@ static __global__ void fit_join(osh_cu_tile t, int64_t band)
     x[first] = sum;
 }
 
-/* Solves for the scales of a band: rows that share scales. */
+/* Solves A d = -b for the scales of a band (rows that share scales). */
 template <class T>
 static __global__ void fit_solve_band(osh_cu_tile t, int64_t g0, int64_t n, int64_t band)
 {
@@ -267,7 +268,8 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
     int64_t band = osh_min64(t->row_block, t->n);
     for (int64_t g0 = 0; g0 < t->groups; g0 += OSH_FIT_GROUPS) {
         int64_t n = osh_min64(OSH_FIT_GROUPS, t->groups - g0);
-        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // the scales of earlier groups have changed
+        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // computes g anew, because the scales of
+                                                        // earlier groups have changed
         OSH_TRY(osh_cuda_fit_sums(cx, d, t, g0, n, band));
         OSH_CU_BY_DTYPE(t->rule.dtype, T,
                         OSH_LAUNCH(fit_solve_band<T>, steps_blocks(osh_div_up(t->n, band)), THREADS,

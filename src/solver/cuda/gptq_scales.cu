@@ -4,7 +4,8 @@
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
-enum { THREADS = 96, CHUNK = 512 }; // THREADS is at least OSH_SCALE_CANDIDATES
+enum { THREADS = 96, CHUNK = 512 }; // THREADS: threads of a block, at least OSH_SCALE_CANDIDATES;
+                                    // CHUNK: weights that are read at a time
 
 /* Sets *s and *z to the scale and the zero point of candidate k. Computes them like osh_scale_of
  * and then clamps the zero point. */
@@ -35,7 +36,7 @@ __device__ static float group_weight(const osh_cu_search &a, int64_t unit, int64
     return osh_cu_load(static_cast<const S *>(a.w)[row * a.row_step + col * a.col_step]);
 }
 
-/* *lo, *hi = the smallest and the largest of 0 and the n weights of the group. All threads of the
+/* *lo = min(0, weights), *hi = max(0, weights) over the n weights of the group. All threads of the
  * block get both results. */
 template <class S>
 __device__ static void find_group_range(const osh_cu_search &a, int64_t unit, int64_t n,
@@ -70,7 +71,7 @@ template <class S, class T> static __global__ void scales_search_kernel(osh_cu_s
     float inverse = __fdiv_rn(1.0f, s), first = a.rule.grid.lo - z, last = a.rule.grid.hi - z;
     for (int64_t e0 = 0; e0 < n; e0 += CHUNK) {
         int m = n - e0 < CHUNK ? (int)(n - e0) : CHUNK;
-        __syncthreads(); // all threads have now read the previous chunk
+        __syncthreads(); // after this barrier all threads have read the previous chunk
         for (int e = threadIdx.x; e < m; e += THREADS) {
             x[e] = group_weight<S>(a, unit, e0 + e, n_cols);
             cost[e] = a.weight ? a.weight[col + (e0 + e) % n_cols] : 1;

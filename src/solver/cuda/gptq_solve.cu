@@ -50,7 +50,7 @@ __device__ static float nearest_tf32(float x)
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* to [n, WIDE] = n rows of U, of which `u` is the first element. Columns of `to` with index >= wide
+/* Loads n rows of U, from the element `u` on, to `to` [n, WIDE]. Columns of `to` from `wide` on
  * become 0. All threads of a block call this function. */
 __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
@@ -58,9 +58,9 @@ __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // views of a row of the weight, of its errors and of its split errors,
-                             // each from the first column of a strip of WIDE columns; columns are P
-                             // elements apart
+typedef struct row_columns { // views of one row: its weights, its errors and its errors split into
+                             // TF32 values, from the first column of a strip (WIDE columns) on;
+                             // columns are P elements apart
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
@@ -83,8 +83,8 @@ __device__ static void solve_load_values(row_values *x, const row_columns &r, co
     }
 }
 
-/* Quantizes `wide` columns of a row in order and adds their losses to *loss. u: diagonal block of U
- * for these columns. */
+/* Quantizes `wide` columns of a row in order and adds their losses to *loss. `u`: diagonal block of
+ * U for these columns. */
 template <class T>
 __device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
                                      const osh_grid &grid, int wide, double *loss)
@@ -117,8 +117,9 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
-    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of the block return
-    bool mine = row < p.n_rows; // threads without a row only help to load U
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of the block return here, or
+                                                        // none
+    bool mine = row < p.n_rows; // true: the thread has a row; false: it only helps to load U
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
     const float *scale = t.scale + b * t.n_cols * P + row,
@@ -135,7 +136,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
         solve_load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = solve_at_most(j0 - k0, DEEP);
-            if (k0) __syncthreads(); // all threads have now read `strip`
+            if (k0) __syncthreads(); // after this barrier all threads have read `strip`
             solve_load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
@@ -145,14 +146,14 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // all threads have stored their elements of `corner`
+        __syncthreads(); // after this barrier all elements of `corner` are stored
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
-        __syncthreads(); // all threads have now read `corner` and `strip`
+        __syncthreads(); // after this barrier all threads have read `corner` and `strip`
     }
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Returns the index, in the tile, of the first panel of the tile's k-th input. */
+/* Returns the index in the tile of the first panel of input k, counted within the tile. */
 __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
 {
     return k ? k * t.run - t.skip : 0;
@@ -177,13 +178,13 @@ typedef struct solver {
     int n;
     osh_device *d;
     osh_gptq_group g;
-    char *base;       // own: block of the GPU's arena with all arrays of the solve
+    char *base;       // all arrays of the solve, one allocation in the GPU's arena; own
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
-    int *job_of;      // own: [g.n_panels] index of the job of each panel
+    int *job_of;      // index of the job of each panel, [g.n_panels]; own
     int n_inputs;     // number of inputs whose column lists are on the device
-    double *figures;  // own: [3 n P] of a tile with n panels: losses [n, P], squares [n, 2, P], on
-                      // the host
+    double *figures;  // results of a tile of n panels on the host: losses [n, P], then squared sums
+                      // [n, 2, P]; own
 } solver;
 
 template <class X> static X *solver_array(const solver *s, int which)
@@ -219,8 +220,7 @@ done:
 }
 
 /* Copies scales, zero points and column lists of job k to the device, and appends the panels of the
- * job. *scales, *n_panels: numbers of scales and panels of all jobs so far, which the function
- * increases. */
+ * job. Increases *scales and *n_panels, the numbers of scales and of panels of all jobs so far. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
@@ -292,8 +292,8 @@ done:
     return rc;
 }
 
-/* n panels of a tile: panels first, first + step, ... u: U of the first of these panels; U of the
- * k-th is at u + k u_stride. */
+/* n panels of a tile: panels first, first + step, ... The k-th of these panels has its U at u + k
+ * u_stride. */
 typedef struct panels {
     int64_t first, n, step;
     const float *u;
@@ -358,8 +358,8 @@ done:
     return rc;
 }
 
-/* Copies codes, losses and squares of a tile to the host. `first`: index of the tile's first panel
- * among all panels. */
+/* Copies codes, losses and squared sums (tile.squares) of a tile to the host. `first`: index of the
+ * tile's first panel among all panels. */
 static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first,
                                   int64_t n)
 {
@@ -369,7 +369,8 @@ static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, i
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // `run` is the number of panels of one weight
+    for (int64_t b = 0, run; b < n; b += run) { // run: number of consecutive panels of the tile
+                                                // that belong to one weight
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;
@@ -399,7 +400,8 @@ static bool solver_any_packed(const solver *s)
     return false;
 }
 
-/* Computes the codes, dequantized weights, squares and packed rows of a tile on the device. */
+/* Computes the codes, dequantized weights, squared sums (tile.squares) and packed rows of a tile on
+ * the device. */
 static osh_status solver_close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 enum { ROWS = 64 };           // number of threads of a thread block; each thread has one row
-enum { TURN = 32, STEP = 8 }; // side of a square that TURN x STEP threads transpose
+enum { TURN = 32, STEP = 8 }; // TURN: rows and columns of a tile that TURN x STEP threads transpose
 
 typedef osh_gptq_panel panel;
 
@@ -18,15 +18,15 @@ typedef struct tile { // shapes in the comments are those of one panel; each arr
     float *w;            // [I, P]
     float *err;          // [block, P]
     float *split;        // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the product is F32
-    float *scale, *zero; // [n_cols, P] scales and zero points of each row; n_cols: largest number
-                         // of scales per row of any weight
+    float *scale, *zero; // scales and zero points of each row, [n_cols, P]; n_cols: largest number
+                         // of scales per row among all weights
     double *loss;        // [P]
-    double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
-    int8_t *codes;       // [P, I] columns as in the checkpoint
+    double *squares;     // |w - out|^2 and |w|^2 of each row, [2, P]
+    int8_t *codes;       // codes, columns as in the checkpoint, [P, I]
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // run: number of panels per input; skip: number of panels of the tile's
-                       // first input that were in the previous tile
+    int64_t run, skip; // run: number of panels per input (weights with one input have one U); skip:
+                       // number of panels of the tile's first input that are in the previous tile
     int64_t first, n;  // current block: columns [first, first + n)
 } tile;
 
@@ -46,7 +46,7 @@ __device__ static float quantize(float *dq, const osh_grid &g, float w, float s,
 
 /* ---- kernels of a tile ---- */
 
-/* w = the rows of all panels as f32, transposed, with columns in solving order. */
+/* Loads the rows of all panels to w as f32, transposed, with columns in solving order. */
 template <class S> static __global__ void load_tile(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -69,7 +69,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* codes = the codes in w, transposed to [P, I], with columns as in the checkpoint. */
+/* Transposes the codes in w to `codes` [P, I], with columns as in the checkpoint. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -109,7 +109,7 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     __shared__ double part[2][ROWS];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
-    if (row >= p.n_rows) return; // all threads of the block return
+    if (row >= p.n_rows) return; // all threads of the block return here, or none
     const S *w = static_cast<const S *>(p.w) + row * t.I;
     S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
@@ -147,8 +147,8 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // if at < 0, the low bits of the code are in the
-                                           // previous word
+        int at = (int)(i * bits - 32 * k); // bit offset of the code in word k; if at < 0, its low
+                                           // bits are in the previous word
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

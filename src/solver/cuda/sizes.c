@@ -13,8 +13,8 @@ enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // smallest and largest number of 
                                               // both are multiples of ROWS of gptq_tile.cuh
 enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // largest number of elements of w, and of
                                                       // panels, in a tile
-enum { SPLIT_REST = 128 }; // the product after a block is TF32 if at least this many columns follow
-                           // the block
+enum { SPLIT_REST = 128 }; // least number of columns after a block for which the update product is
+                           // TF32
 
 /* Returns the number of rows of a panel. The number depends only on the width I of the input, so
  * all products of an input have the same shapes. For I >= 256 the number is at most I / 4, so that
@@ -28,8 +28,8 @@ int64_t osh_gptq_panel_rows(int64_t I)
 
 /* True if enough columns follow the block for a TF32 product. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
-/* Returns the distance, in elements, between two rows of the split U. The distance is a multiple of
- * 16 bytes, as cuBLASLt requires. */
+/* Returns the row stride of the split U in elements: a multiple of 16 bytes, as cuBLASLt
+ * requires. */
 int64_t osh_gptq_split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
 
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
@@ -58,8 +58,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    /* The array SPLIT is counted even if TF32 is not faster on the GPU, because a plan is made
-     * without the GPU. */
+    /* The size includes the array SPLIT even if TF32 is not faster on the GPU, because a plan is
+     * made without the GPU. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =
@@ -90,7 +90,8 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
-    int64_t n = 1, most = solve_most_panels(g); // loop invariant: n panels fit, or n is 1
+    int64_t n = 1, most = solve_most_panels(g); // number of panels; loop invariant: n panels fit,
+                                                // or n is 1
     while (n < most) {
         int64_t half = (n + most + 1) / 2;
         if (osh_gptq_offsets(at, g, half) <= room) n = half;

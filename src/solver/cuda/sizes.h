@@ -8,14 +8,15 @@ extern "C" {
 #include "solver/cuda/solver.h"
 
 /* ---- gptq_solve.cu ---- */
-typedef struct osh_gptq_panel { // some rows of one weight; all pointers are views of GPU memory
-    const void *w; // [n_rows, I] in the dtype in which the weight is stored
-    const float *target; // [n_rows, I] weight to approximate; NULL: w itself
-    void *out;     // [n_rows, I] result: dequantized weight, dtype of w; NULL: not computed
-    const float *scale, *zero; // [scale rows, n_cols] of the whole weight; zero is NULL if the
-                               // quantization is symmetric
-    const int32_t *col;        // [I] index of the scale column of each column, in solving order
-    /* [I] position p of each column in solving order; ~p, which is negative, for a dead column */
+typedef struct osh_gptq_panel { // a panel: consecutive rows of one weight that are solved together;
+                                // all pointers are views of GPU memory
+    const void *w; // rows of the weight in their stored dtype, [n_rows, I]
+    const float *target; // weight to approximate, [n_rows, I]; NULL: w itself
+    void *out;     // result: dequantized weight in the dtype of w, [n_rows, I]; NULL: not computed
+    const float *scale, *zero; // scales and zero points of the whole weight, [scale rows, n_cols];
+                               // `zero` is NULL if the quantization is symmetric
+    const int32_t *col;        // index of the scale column of each column, in solving order, [I]
+    /* position p of each column in solving order, [I]; a dead column has ~p, which is negative */
     const int32_t *place;
     const float *u;            // [I, I]
     int64_t row, n_rows, row_block, n_cols; // row, n_rows: first row and number of rows of the
@@ -45,10 +46,9 @@ enum { // indices of the arrays of a solve, which are in one block of the GPU's 
 };
 int64_t osh_gptq_panel_rows(int64_t I);
 /* True if enough columns follow block [first, first + n) to make a TF32 product faster than an F32
- * product, on a GPU whose TF32 is fast. */
+ * product, on a GPU whose TF32 products are at least three times as fast (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
-int64_t osh_gptq_split_ld(int64_t rest); // returns the distance, in elements, between two rows of
-                                         // the split U
+int64_t osh_gptq_split_ld(int64_t rest); // returns the row stride of the split U, in elements
 /* Sets at[i] to the offset of array i in a block of the arena, for n_panels panels in a tile.
  * Returns the size of the block. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);

@@ -18,15 +18,16 @@ extern "C" {
  * are complete when the call returns. The call processes as many rows at a time as fit into the
  * arena. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-typedef struct osh_gptq_group { // sizes of all jobs of a call, from which the scratch is computed
-    int64_t I, block_size; // the caller sets these two and sets all other members to 0
+typedef struct osh_gptq_group { // sizes of all weights (jobs) of one call of osh_gptq_solve_cuda,
+                                // from which the scratch is computed
+    int64_t I, block_size; // input width and columns of a block; the caller sets these two members
+                           // and all others to 0
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
-    int64_t n_inputs; // number of different inputs; if the caller leaves 0, osh_gptq_group_add sets
-                      // 1
+    int64_t n_inputs; // number of different inputs; osh_gptq_group_add replaces 0 by 1
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds a job
-/* Returns the bytes of the arena that a solve uses if `room` bytes are free. The result exceeds
- * `room` if not even one panel fits. */
+/* Returns the number of bytes that a solve allocates in the arena if `room` bytes are free. The
+ * result exceeds `room` if one panel does not fit. */
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room);
 size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
 /* Search scales (solver/gptq_scales.h) and refine codes and scales (solver/gptq_refine.h) on the
@@ -34,7 +35,7 @@ size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
  * when a call returns. Rows are processed in tiles whose size depends only on the shape of the
  * weight. */
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
-/* Returns the bytes of the arena that osh_gptq_scales_cuda needs. */
+/* Returns the number of bytes that osh_gptq_scales_cuda allocates in the arena. */
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
