@@ -17,10 +17,13 @@ static osh_status model_name(osh_ctx *cx, char **out, const char *model)
     osh_hub_name hub = {0};           // own
     char *id = NULL, *resolved = NULL; // own
     bool is = false;
-    const char *name = osh_path_last(model);
+    size_t n = strlen(model), from;
+    while (n > 1 && model[n - 1] == '/') n--;
+    for (from = n; from && model[from - 1] != '/'; from--) {}
+    const char *name = model + from; // the last part of the path, of n - from bytes
+    bool dots = strspn(name, "./") == strlen(name);
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &hub, &is, model));
-    if (!strcmp(name, ".") || !strcmp(name, "..") || !*name || *name == '/')
-        resolved = realpath(model, NULL);
+    if (dots) resolved = realpath(model, NULL); // ".", "..", "/", "dir/./"
     if (resolved) name = osh_path_last(resolved);
     OSH_TRY(osh_hub_id_of_dir(cx, &id, model));
     if (is || id) name = osh_path_last(is ? hub.id : id);

@@ -269,17 +269,20 @@ static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
 {
     osh_status rc = OSH_OK;
     const osh_question q = eval_question(o);
-    const char *const models[] = {o->model, o->reference};
+    const char *const models[] = {o->model, o->reference}, *of = NULL;
+    int64_t most = 0, scored = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
         int64_t least = 0;
         OSH_TRY(osh_answer_least(cx, &least, models[i], &q));
-        if (o->host_memory > 0 && least > o->host_memory)
-            OSH_FAIL(cx, OSH_E_USAGE,
-                     "--host-memory %.0fMiB cannot be held, because %s answers --sample: the "
-                     "smallest that would do is --host-memory %.0fMiB",
-                     (double)(o->host_memory >> 20), models[i],
-                     (double)((least + (1 << 20) - 1) >> 20));
+        if (least > most) most = least, of = models[i];
     }
+    if (o->host_memory <= 0 || most <= o->host_memory) goto done;
+    OSH_TRY(osh_eval_predict(cx, &scored, o)); // the scores may need more than the answers
+    if (scored > most) most = scored;
+    OSH_FAIL(cx, OSH_E_USAGE,
+             "--host-memory %.2fMiB cannot be held, because %s answers --sample: the smallest that "
+             "would do is --host-memory %.0fMiB",
+             (double)o->host_memory / (1 << 20), of, (double)((most + (1 << 20) - 1) >> 20));
 done:
     return rc;
 }

@@ -2,6 +2,7 @@
  *
  * The bytes of records before the last barrier are on the disk. The bytes of later records are read
  * again, because a machine that loses its power may keep a record and lose the bytes. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -492,6 +493,41 @@ done:
     return rc;
 }
 
+/* Fails if a file in the list `files` of the manifest is missing from the finished output or has
+ * another checksum. The tensors of shards are not read; `oneshot verify` reads them. */
+static osh_status resume_check_side_files(osh_ctx *cx, const osh_emitter *e, const cJSON *files)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL, text[24]; // own: path
+    const cJSON *file;
+    cJSON_ArrayForEach(file, files)
+    {
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, "name"));
+        const char *want = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, "xxh3"));
+        uint64_t sum = 0;
+        int64_t n = 0;
+        if (!name || !want || strchr(name, '/'))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s/" OSH_MANIFEST_NAME ": wrong entry in \"files\"",
+                     e->final);
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, e->final, name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!osh_file_exists(path))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is finished, but %s is missing: want --overwrite",
+                     e->final, name);
+        OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+        if (strcmp(text, want))
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s is finished, but %s was changed later (checksum %s, written %s): want "
+                     "--overwrite",
+                     e->final, name, text, want);
+    }
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
 /* Completes a rename that was interrupted. If the final directory has a journal, the process ended
  * after the rename and before it removed the journal. */
 static osh_status resume_finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
@@ -538,6 +574,9 @@ osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
             "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s",
             e->final, diff);
     if (!diff) OSH_TRY(resume_check_shard_sizes(cx, e));
+    if (!diff)
+        OSH_TRY(
+            resume_check_side_files(cx, e, cJSON_GetObjectItemCaseSensitive(root, "files")));
     *finished = !diff;
 done:
     osh_free(cx, manifest);

@@ -3,7 +3,6 @@
  * that file describes the source, so it is linked and not copied. */
 #include "report/readme.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +15,28 @@
 #include "report/closing.h"
 #include "text/yaml.h"
 
-enum { MOST_MATTER = 1 << 16, MOST_NAME = 96 };
+enum { MOST_MATTER = 1 << 20 };
 
-/* Returns the bytes of the front matter between its two lines of "---". Returns 0 if the text has
- * none. text[n] is a NUL. */
-static size_t matter_length(const char *text)
+/* Returns the bytes of a line "---", with its trailing spaces, at `s`. Returns 0 if the line has
+ * other text. */
+static size_t matter_fence(const char *s)
 {
-    for (const char *s = text; (s = strchr(s, '\n')); s++)
-        if (!strncmp(text, "---", 3) && strspn(text + 3, "\r\n") && !strncmp(s, "\n---", 4) &&
-            (strspn(s + 4, "\r\n") || !s[4]))
-            return (size_t)(s - text) - 3;
+    size_t n;
+    if (strncmp(s, "---", 3)) return 0;
+    n = 3 + strspn(s + 3, " \t\r");
+    return s[n] == '\n' || !s[n] ? n : 0;
+}
+
+/* Finds the front matter of a text between its two lines of "---". *from: the offset of its first
+ * line. Returns its bytes, or 0 if the text has none. The text ends with a NUL. */
+static size_t matter_find(size_t *from, const char *text)
+{
+    const char *start = !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text; // byte order mark
+    size_t n = matter_fence(start);
+    if (!n) return 0;
+    *from = (size_t)(start - text) + n;
+    for (const char *s = start + n; (s = strchr(s, '\n')); s++)
+        if (matter_fence(s + 1)) return (size_t)(s - text) - *from;
     return 0;
 }
 
@@ -45,11 +56,19 @@ static osh_status source_matter(osh_ctx *cx, osh_yaml **out, const osh_checkpoin
     if (n > MOST_MATTER) n = MOST_MATTER;
     OSH_NEW(cx, text, n + 1);
     OSH_TRY(osh_file_pread(cx, f, text, n, 0));
-    size_t len = matter_length(text);
-    if (!len) goto done;
-    rc = osh_yaml_parse(cx, out, text + 3, len, path);
+    size_t from = 0, len = matter_find(&from, text);
+    if (!len) {
+        if (n == MOST_MATTER && !strncmp(text, "---", 3))
+            osh_log(cx, OSH_LOG_WARN,
+                    "%s: the licence is not copied, because the front matter has more than %d bytes",
+                    path, MOST_MATTER);
+        goto done;
+    }
+    rc = osh_yaml_parse(cx, out, text + from, len, path);
     if (rc && rc != OSH_E_NOMEM) {
-        osh_log(cx, OSH_LOG_INFO, "%s: its front matter is not used: %s", path, osh_error_text(cx));
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: the licence is not copied, because the front matter cannot be read: %s", path,
+                osh_error_text(cx));
         osh_error_clear(cx);
         rc = OSH_OK, *out = NULL;
     }
@@ -60,53 +79,32 @@ done:
     return rc;
 }
 
-/* Appends "key: value" for a text of the source's README.md. */
+/* True if the node is a text of one line. */
+static bool is_line(const osh_yaml *v)
+{
+    return v->kind == OSH_Y_STR && *v->text && !strchr(v->text, '\n');
+}
+
+/* Appends "key: value" for a text, or a list of texts, of the source's README.md. */
 static osh_status put_carried(osh_ctx *cx, osh_buf *b, const osh_yaml *matter, const char *key)
 {
     osh_status rc = OSH_OK;
     const osh_yaml *v =
         matter && matter->kind == OSH_Y_MAP ? osh_yaml_get(matter, key) : NULL;
-    if (!v || v->kind != OSH_Y_STR || !*v->text || strchr(v->text, '\n')) goto done;
-    OSH_TRY(osh_buf_printf(cx, b, "%s: ", key));
-    OSH_TRY(osh_yaml_name(cx, b, v->text));
-    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-done:
-    return rc;
-}
-
-/* True if the Hub accepts the text as the name of a model without an organization. */
-static bool is_model_name(const char *s)
-{
-    size_t n = strlen(s);
-    if (!n || n > MOST_NAME || !isalnum((unsigned char)s[0])) return false;
-    for (; *s; s++)
-        if (!isalnum((unsigned char)*s) && !strchr("_.-", *s)) return false;
-    return true;
-}
-
-/* Sets *out (own) to the name of the source: that on the Hub if it is known, or else that of its
- * directory. NULL: neither is a name. *hub: the name is that of the Hub. */
-static osh_status source_name(osh_ctx *cx, char **out, bool *hub, const osh_checkpoint *ck)
-{
-    osh_status rc = OSH_OK;
-    osh_hub_name name = {0}; // own
-    const char *was = osh_hf_config_str(ck->config, "_name_or_path");
-    char *dir = realpath(ck->dir, NULL); // own
-    const char *last = osh_path_last(dir ? dir : ck->dir);
-    *hub = true;
-    OSH_TRY(osh_hub_id_of_dir(cx, out, ck->dir));
-    if (*out) goto done;
-    if (was) OSH_TRY(osh_hub_name_read(cx, &name, hub, was));
-    if (was && *hub) {
-        *out = name.id, name.id = NULL; // give
+    if (!v || v->kind == OSH_Y_NULL) goto done;
+    bool list = v->kind == OSH_Y_SEQ && v->n, lines = list || is_line(v);
+    for (size_t i = 0; list && i < v->n; i++) lines = lines && is_line(v->items[i]);
+    if (!lines) {
+        osh_log(cx, OSH_LOG_WARN, "README.md of the source: %s is not copied: it is not a text", key);
         goto done;
     }
-    *hub = false;
-    if (is_model_name(last) && !(*out = osh_strdup(cx, last)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a name");
+    OSH_TRY(osh_buf_printf(cx, b, "%s:", key));
+    for (size_t i = 0; i < (list ? v->n : 1); i++) {
+        OSH_TRY(osh_buf_printf(cx, b, list ? "\n- " : " "));
+        OSH_TRY(osh_yaml_name(cx, b, list ? v->items[i]->text : v->text));
+    }
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
-    osh_hub_name_deinit(cx, &name);
-    free(dir);
     return rc;
 }
 
@@ -117,12 +115,8 @@ static osh_status put_matter(osh_ctx *cx, osh_buf *b, const osh_plan *p, const c
     osh_yaml *matter = NULL; // own
     OSH_TRY(source_matter(cx, &matter, p->in.ck));
     OSH_TRY(osh_buf_printf(cx, b, "---\n"));
-    if (base) {
-        OSH_TRY(osh_buf_printf(cx, b, "base_model: "));
-        /* Any name of the Hub is a plain string of YAML. */
-        OSH_TRY(strchr(base, '/') ? osh_buf_printf(cx, b, "%s", base) : osh_yaml_name(cx, b, base));
-        OSH_TRY(osh_buf_printf(cx, b, "\nbase_model_relation: quantized\n"));
-    }
+    if (base) /* Any name of the Hub is a plain string of YAML. */
+        OSH_TRY(osh_buf_printf(cx, b, "base_model: %s\nbase_model_relation: quantized\n", base));
     for (size_t i = 0; i < sizeof carried / sizeof *carried; i++)
         OSH_TRY(put_carried(cx, b, matter, carried[i]));
     OSH_TRY(osh_buf_printf(cx, b, "tags:\n- compressed-tensors\n---\n\n"));
@@ -216,14 +210,15 @@ osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
 {
     osh_status rc = OSH_OK;
     char *base = NULL; // own
-    bool hub = false;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    OSH_TRY(source_name(cx, &base, &hub, r->plan->in.ck));
+    const osh_checkpoint *ck = r->plan->in.ck;
+    const char *class = ck->config->architecture;
+    OSH_TRY(osh_hub_id_of_dir(cx, &base, ck->dir));
     OSH_TRY(put_matter(cx, &b, r->plan, base));
-    OSH_TRY(osh_buf_printf(cx, &b, "# %s, %s\n\n", base ? base : "A model",
+    OSH_TRY(osh_buf_printf(cx, &b, "# %s, %s\n\n", base ? base : class ? class : "Model",
                            r->plan->match.n_schemes ? "quantized" : "changed"));
-    if (hub)
+    if (base)
         OSH_TRY(osh_buf_printf(cx, &b,
                                "The source is [%s](https://huggingface.co/%s). Its README.md "
                                "describes the model.\n\n",

@@ -60,6 +60,11 @@ grep -q 'W8A16: is finished, made by this command; nothing to do$' stdout || fai
 if run "it's a" --scheme W8A16 --symmetric false --group-size 64 --output "it's a-W8A16"; then fail "an output is overwritten"; fi
 run "it's a" --scheme W8A16 --symmetric false || fail "$(cat stderr)"
 (cd named/here && cp "$tied"/*.json "$tied"/model.safetensors . && "$ONESHOT" . --scheme FP8_DYNAMIC --progress none >../../stdout)
+mkdir named/here/sub
+for up in ../ ./.. .././; do
+    (cd named/here/sub && "$ONESHOT" $up --scheme FP8_DYNAMIC >/dev/null && [ "$(ls -A)" = here-FP8_DYNAMIC ]) ||
+        fail "$up: $(ls -A named/here/sub)"
+done
 [ "$(wc -l <stdout)" = 1 ] || fail "progress none: $(cat stdout)"
 run "it's a" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$tied/data/calibration.jsonl" \
     --num-calibration-samples 2 --max-seq-length 32 --eval text.txt || fail "$(cat stderr)"

@@ -125,7 +125,7 @@ for name in config.json Config.JSON model.safetensors.index.json tokenizer.json 
     ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
     # this file of the model is copied to the output
     [ $name != calibration.json ] || cp mine.json m/Calibration.json
-    refused 2 'report_path .*: \(want a name\|want the name\|a model has\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
+    refused 2 'report_path .*: \(want a name\|want the name\|files of a model have\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
 done
 rm m/Calibration.json
 [ "$(cat mine.json)" = '{"user": 1}' ] || fail "a recipe wrote over a user's file"

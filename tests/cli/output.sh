@@ -12,13 +12,29 @@ one --output out --max-shard-size 1MB >/dev/null
 cmp src/extra.dat out/extra.dat
 cmp src/tokenizer.json out/tokenizer.json
 
+# A finished output with a missing or changed file is not called finished.
+damaged() { # argument: part of the message
+    if one --output out --max-shard-size 1MB >log 2>err; then echo "finished, but $1"; exit 1; fi
+    grep -q "out is finished, but $1" err || { cat err; exit 1; }
+}
+for file in config.json tokenizer.json README.md; do
+    mv out/$file kept
+    damaged "$file is missing: want --overwrite"
+    mv kept out/$file
+done
+cp out/recipe.yaml kept
+echo >>out/recipe.yaml
+damaged "recipe.yaml was changed later"
+mv kept out/recipe.yaml
+one --output out --max-shard-size 1MB | grep -q 'is finished, made by this command'
+
 # README.md has the licence of the source's README.md and nothing else of it. verify knows the file.
 readme() { # argument: the source's README.md, or nothing; the output's front matter goes to `matter`
     if [ -n "$1" ]; then printf -- "$1" >src/README.md; else rm -f src/README.md; fi
     one --output described --overwrite >/dev/null
     sed '/^---$/,/^---$/!d' described/README.md >matter
 }
-wanted() { cmp matter <(printf '%s\n' --- "base_model: ${base:-src}" 'base_model_relation: quantized' "$@" tags: '- compressed-tensors' ---) || { cat matter; exit 1; }; }
+wanted() { cmp matter <(printf '%s\n' --- "$@" tags: '- compressed-tensors' ---) || { cat matter; exit 1; }; }
 readme '---\nlicense: apache-2.0\nlanguage: [en]\nbase_model: a/b\n---\n# Mine\nlicense: mit\n'
 wanted 'license: apache-2.0'
 grep -q '^| Scheme | W4A16: weights 4-bit integer, a scale for each group of 128; 28 modules |$' described/README.md
@@ -30,19 +46,21 @@ if "$ONESHOT" verify described >log; then echo "a changed README.md is not found
 grep -q 'README.md' log
 readme '---\r\nlicense: other\r\nlicense_name: "my: own"\r\nlicense_link: LICENSE\r\n---\r\n'
 wanted 'license: other' "license_name: 'my: own'" 'license_link: LICENSE'
-for none in '' '# no matter\n' '---\nlicense: x\n' '---\nlicense: [x, y]\n---\n' '---\nlicense: "x\n---\n' '---\n---\n' '\n---\nlicense: x\n---\n'; do
+readme '\xef\xbb\xbf---  \nlicense:\n- mit\n- apache-2.0\n--- \n'
+wanted license: '- mit' '- apache-2.0'
+for none in '' '# no matter\n' '---\nlicense: x\n' '---\nlicense: {x: y}\n---\n' '---\nlicense: [x, [y]]\n---\n' '---\nlicense: "x\n---\n' '---\n---\n' '\n---\nlicense: x\n---\n'; do
     readme "$none"
     wanted
 done
-sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json
-base=org/name
+sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json # often the model before fine-tuning
 readme ''
 wanted
-grep -q '^The source is .org/name.(https://huggingface.co/org/name)\.' described/README.md
+grep -qx '# LlamaForCausalLM, quantized' described/README.md
 mkdir -p hub/models--an--other/snapshots
 ln -s "$PWD/src" hub/models--an--other/snapshots/0123456789abcdef0123456789abcdef01234567
 "$ONESHOT" hub/models--an--other/snapshots/0123456789abcdef0123456789abcdef01234567 --scheme W8A16 --progress none >/dev/null
 grep -qx 'base_model: an/other' other-W8A16/README.md
+grep -q '^The source is .an/other.(https://huggingface.co/an/other)\.' other-W8A16/README.md
 cp "$model/config.json" "$model/README.md" src
 cmp "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml" out/recipe.yaml
 [ ! -e out/pytorch_model.bin ] || { echo "weights of another format were copied"; exit 1; }

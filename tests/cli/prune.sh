@@ -140,7 +140,7 @@ refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:7"}' "which ma
 refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "lm_head lies in no decoder layer"
 refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5}' "owl_m and owl_lmbda go together"
 refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:4", sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' \
-    "mask_structure 2:4 decides"
+    "mask_structure 2:4 and sparsity_profile owl both set the sparsity"
 refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer}' "has 2 sparsities, and its targets are 4"
 refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"

@@ -396,7 +396,7 @@ static void broken_templates(void **state)
         {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"},
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
-        {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "no module of that name"},
+        {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "a module of that name"},
         {"\"architectures\"", "\"architects\"", "architectures"},
     };
     const osh_embedded_model *m = NULL;
