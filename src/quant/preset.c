@@ -116,7 +116,8 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
 
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a)
 {
-    static const char *const shares[] = {"tensor", "row", "group", "block", "token", "group", "head"};
+    static const char *const shares[] = {"tensor", "row",   "group", "block",
+                                         "token",  "group", "head"};
     osh_status rc = OSH_OK;
     if (!a->present) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "%s %d-bit %s, a scale for each %s", of, a->bits,

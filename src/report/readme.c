@@ -15,7 +15,7 @@
 #include "report/closing.h"
 #include "text/yaml.h"
 
-enum { MOST_MATTER = 1 << 20 };
+enum { MOST_MATTER = 1 << 16 }; // bytes; larger front matter would need memory that no plan counts
 
 /* Returns the bytes of a line "---", with its trailing spaces, at `s`. Returns 0 if the line has
  * other text. */
@@ -59,9 +59,10 @@ static osh_status source_matter(osh_ctx *cx, osh_yaml **out, const osh_checkpoin
     size_t from = 0, len = matter_find(&from, text);
     if (!len) {
         if (n == MOST_MATTER && !strncmp(text, "---", 3))
-            osh_log(cx, OSH_LOG_WARN,
-                    "%s: the licence is not copied, because the front matter has more than %d bytes",
-                    path, MOST_MATTER);
+            osh_log(
+                cx, OSH_LOG_WARN,
+                "%s: the licence is not copied, because the front matter has more than %d bytes",
+                path, MOST_MATTER);
         goto done;
     }
     rc = osh_yaml_parse(cx, out, text + from, len, path);
@@ -95,7 +96,8 @@ static osh_status put_carried(osh_ctx *cx, osh_buf *b, const osh_yaml *matter, c
     bool list = v->kind == OSH_Y_SEQ && v->n, lines = list || is_line(v);
     for (size_t i = 0; list && i < v->n; i++) lines = lines && is_line(v->items[i]);
     if (!lines) {
-        osh_log(cx, OSH_LOG_WARN, "README.md of the source: %s is not copied: it is not a text", key);
+        osh_log(cx, OSH_LOG_WARN, "README.md of the source: %s is not copied: it is not a text",
+                key);
         goto done;
     }
     OSH_TRY(osh_buf_printf(cx, b, "%s:", key));
