@@ -11,6 +11,7 @@
 #include "base/live.h"
 #include "base/profile.h"
 #include "base/quote.h"
+#include "base/shell.h"
 
 #include <errno.h>
 #include <fcntl.h>

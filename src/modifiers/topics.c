@@ -112,8 +112,8 @@ const osh_topic osh_topics[] = {
      "\n"
      "No variable changes the bytes of an output. More: docs/how-to/hub.md"},
     {"exit-codes", "exit_codes", "what the exit code of a command means",
-     "  0  The command succeeded. An output exists, is complete, and was read back when\n"
-     "     it was made.\n"
+     "  0  The command succeeded. An output exists, is complete, and was read back\n"
+     "     when it was made.\n"
      "  1  The command failed: a file cannot be read or written, a checkpoint is\n"
      "     damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n"
      "     SIGTERM came. For verify and check-model: something differs.\n"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/quote.h"
+#include "base/shell.h"
 #include "output/tuned.h"
 
 enum { LABEL = 11 };

@@ -11,7 +11,7 @@
 #include "base/available.h"
 #include "base/file.h"
 #include "base/name.h"
-#include "base/quote.h"
+#include "base/shell.h"
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "report/report_lists.h"

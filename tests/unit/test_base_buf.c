@@ -1,6 +1,6 @@
 /* test_base_buf.c - tests appending, printing, the size limit and the final NUL. */
 #include "base/buf.h"
-#include "base/quote.h"
+#include "base/shell.h"
 #include "torture.h"
 
 static void grows_and_stays_terminated(void **state)
