@@ -248,7 +248,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         goto done;
     }
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
-    OSH_TRY(warn_dense(cx, p)); // this warning was also printed at the beginning
+    OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
     /* If osh_run_tune has finished in an earlier process, all Linears are complete. */

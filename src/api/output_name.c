@@ -1,6 +1,5 @@
 /* output_name.c - names the output of a run without --output: the model's name and the scheme, such
  * as SmolLM2-135M-W4A16. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +16,7 @@ static osh_status model_name(osh_ctx *cx, char **out, const char *model)
     osh_hub_name hub = {0};           // own
     char *id = NULL, *resolved = NULL; // own
     bool is = false;
-    size_t n = strlen(model), from;
-    while (n > 1 && model[n - 1] == '/') n--;
-    for (from = n; from && model[from - 1] != '/'; from--) {}
-    const char *name = model + from; // the last part of the path, of n - from bytes
+    const char *name = osh_path_last(model); // with trailing slashes
     bool dots = strspn(name, "./") == strlen(name);
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &hub, &is, model));
     if (dots) resolved = realpath(model, NULL); // ".", "..", "/", "dir/./"

@@ -162,6 +162,10 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
+/* Like osh_sum_of_file, but sets `text` to the checksum in 16 hex digits, as in a manifest. */
+enum { OSH_SUM_TEXT = 17 };
+osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
+                                const char *path);
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
                                                                     // osh_checkpoint_close
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find

@@ -2,6 +2,7 @@
  * tensor shows that the source has changed while it was read, or between a killed run and the run
  * that continues the output. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/xxh3.h"
@@ -155,6 +156,15 @@ osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const c
     OSH_TRY(sum_of_bytes(cx, sum, f, 0, *n_bytes));
 done:
     osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
+                                const char *path)
+{
+    uint64_t sum = 0;
+    osh_status rc = osh_sum_of_file(cx, &sum, n_bytes, path);
+    snprintf(text, OSH_SUM_TEXT, "%016llx", (unsigned long long)sum);
     return rc;
 }
 

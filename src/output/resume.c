@@ -2,7 +2,6 @@
  *
  * The bytes of records before the last barrier are on the disk. The bytes of later records are read
  * again, because a machine that loses its power may keep a record and lose the bytes. */
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -498,13 +497,12 @@ done:
 static osh_status resume_check_side_files(osh_ctx *cx, const osh_emitter *e, const cJSON *files)
 {
     osh_status rc = OSH_OK;
-    char *path = NULL, text[24]; // own: path
+    char *path = NULL, text[OSH_SUM_TEXT]; // own: path
     const cJSON *file;
     cJSON_ArrayForEach(file, files)
     {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, "name"));
         const char *want = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, "xxh3"));
-        uint64_t sum = 0;
         int64_t n = 0;
         if (!name || !want || strchr(name, '/'))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s/" OSH_MANIFEST_NAME ": wrong entry in \"files\"",
@@ -515,8 +513,7 @@ static osh_status resume_check_side_files(osh_ctx *cx, const osh_emitter *e, con
         if (!osh_file_exists(path))
             OSH_FAIL(cx, OSH_E_USAGE, "%s is finished, but %s is missing: want --overwrite",
                      e->final, name);
-        OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
-        snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+        OSH_TRY(osh_sum_text_of_file(cx, text, &n, path));
         if (strcmp(text, want))
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s is finished, but %s was changed later (checksum %s, written %s): want "

@@ -3,13 +3,10 @@
  * that file describes the source, so it is linked and not copied. */
 #include "report/readme.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/name.h"
 #include "hub/hub.h"
 #include "output/tuned.h"
 #include "report/closing.h"

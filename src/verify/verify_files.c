@@ -126,16 +126,14 @@ static osh_status files_check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
 {
     osh_status rc = OSH_OK;
     const char *name = files_text(m, "name");
-    char *path = osh_path_join(cx, v->dir, name), text[24]; // own
-    uint64_t sum = 0;
+    char *path = osh_path_join(cx, v->dir, name), text[OSH_SUM_TEXT]; // own: path
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (strchr(name, '/') || !osh_file_exists(path)) {
         OSH_TRY(osh_verify_add(cx, v, name, "the file that the manifest lists", "is not there"));
         goto done;
     }
-    OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    OSH_TRY(osh_sum_text_of_file(cx, text, &n, path));
     if (strcmp(text, files_text(m, "xxh3")))
         OSH_TRY(osh_verify_add(cx, v, name, files_text(m, "xxh3"), "has %lld bytes and checksum %s",
                                (long long)n, text));
