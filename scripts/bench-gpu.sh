@@ -38,7 +38,7 @@ oneshot=${ONESHOT:-$build/oneshot}
 mkdir -p "$out"
 [ -e "$out/peak.json" ] || "$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
 if [ -z "$device_model" ]; then # its name in docs/how-to/cuda.md
-    case $(sed -n 's/.*"card": "\([^"]*\)".*/\1/p' "$out/peak.json") in
+    case $(sed -n 's/.*"gpu": "\([^"]*\)".*/\1/p' "$out/peak.json") in
     *H200*) device_model=h200 ;; *H100*) device_model=h100 ;; *A100*80G*) device_model=a100 ;; *L40S*) device_model=l40s ;;
     *B200*) device_model=b200 ;; *"RTX "[345]0[0-9]0*) device_model=$(sed -n 's/.*RTX \([345]0[0-9]0\).*/rtx\1/p' "$out/peak.json") ;;
     esac
@@ -74,9 +74,9 @@ out, whole, counts = pathlib.Path(sys.argv[1]), int(sys.argv[2]), [int(n) for n 
 few, many = counts[0], counts[-1]
 load = lambda name: json.loads((out / name).read_text())
 peak = load("peak.json")
-print(f"{peak['card']}\nbf16 products {peak['card_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['card_f32_flops'] / 1e12:.3g} TFLOP/s, attention "
-      f"{peak['card_attention_flops'] / 1e12:.3g} TFLOP/s, "
-      f"copies inside {peak['card_copy_bytes'] / 1e9:.4g} GB/s, from the host {peak['card_put_bytes'] / 1e9:.3g} GB/s")
+print(f"{peak['gpu']}\nbf16 products {peak['gpu_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['gpu_f32_flops'] / 1e12:.3g} TFLOP/s, attention "
+      f"{peak['gpu_attention_flops'] / 1e12:.3g} TFLOP/s, "
+      f"copies inside {peak['gpu_copy_bytes'] / 1e9:.4g} GB/s, from the host {peak['gpu_put_bytes'] / 1e9:.3g} GB/s")
 
 def by_phase(report):
     """seconds and GFLOP of each phase of the whole run"""
@@ -110,15 +110,15 @@ for target in sys.argv[4].split():
         if phase == "solve":
             solves[target] = each if two and each > 0 else b[phase] / many  # a short time may be noise
         g = (fb.get(phase, 0) - fa.get(phase, 0)) / (many - few) if two else fb.get(phase, 0)
-        rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['card_bf16_flops']:9.2f}" if g and each > 0 else f"{'':19}"
+        rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['gpu_bf16_flops']:9.2f}" if g and each > 0 else f"{'':19}"
         plan = ""
         if phase in planned:
             plan = f"{(planned[phase] - planned_few[phase]) / (many - few) if two else planned[phase]:10.3f}"
         print((f"{phase:12}" + (f"{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}" if two
                                 else f"{b[phase]:10.2f}") + rate + plan).rstrip())
-    card = load(f"{target}.{many}.json").get("device")
-    if card:
-        print("GPU: " + ", ".join(f"{k} {v}" for k, v in card.items()))
+    gpu = load(f"{target}.{many}.json").get("device")
+    if gpu:
+        print("GPU: " + ", ".join(f"{k} {v}" for k, v in gpu.items()))
 if (out / "peer.json").exists():
     peer = load("peer.json")
     print(f"\nPyTorch {peer['torch']} on {peer['device']}, llmcompressor {peer['llmcompressor'] or 'not installed'}; passes measured "

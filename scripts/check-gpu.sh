@@ -5,7 +5,7 @@
 # 1: one did, or there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma kernels wide card_ops llama qwen whole model budgets
+#   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
 #                        resume linear sanitizer disk bench (default: all but the last two, in this
 #                        order; no build with --build-dir); several calls may share the steps: the
 #                        table grows
@@ -35,9 +35,9 @@ time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1 
 . "$here/options.sh"
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale seconds_left most" "$@"
 # seconds that a step is planned to take, and the most that it may take
-declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [card_ops]=35 [llama]=45 [qwen]=45 [whole]=85 [model]=20
+declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops]=35 [llama]=45 [qwen]=45 [whole]=85 [model]=20
                     [budgets]=15 [resume]=10 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
-declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [card_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
+declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
                   [budgets]=90 [resume]=90 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the text also goes into the table
 die() { say "$*"; exit 1; }
@@ -45,7 +45,7 @@ die() { say "$*"; exit 1; }
 # ---- tests of CUDA kernels, found as in cmake/tests.cmake ----
 kernel_tests() {
     local f
-    for f in $(grep -l 'card\.h' "$root"/tests/kernels/test_*.c "$root"/tests/golden/*/test_*.c); do basename "$f" .c; done
+    for f in $(grep -l 'on_gpu\.h' "$root"/tests/kernels/test_*.c "$root"/tests/golden/*/test_*.c); do basename "$f" .c; done
 }
 own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
 
@@ -57,7 +57,7 @@ place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF;
 pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
-    for name in oneshot tests/make_model tests/card_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
+    for name in oneshot tests/make_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
         [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build the target gpu_programs first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
@@ -90,15 +90,15 @@ if [ -n "$pack" ]; then
     exit
 fi
 needed out
-[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide card_ops llama qwen whole model budgets resume linear sanitizer"
+[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide gpu_ops llama qwen whole model budgets resume linear sanitizer"
 
 # ---- the machine ----
 export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
-card_is_there() {
+gpu_is_there() {
     if command -v nvidia-smi >/dev/null; then nvidia-smi -L 2>/dev/null | grep -q '^GPU '
     else ls /dev/nvidia[0-9]* >/dev/null 2>&1; fi
 }
-if ! card_is_there; then
+if ! gpu_is_there; then
     echo "check-gpu.sh: there is no NVIDIA GPU in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
     exit 1
 fi
@@ -272,15 +272,15 @@ await() {
 }
 
 # Times each op alone. Prints the slowest ops relative to the GPU's sustained rate, and fallbacks.
-step_card_ops() {
+step_gpu_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}
     [ "$scale" = 1 ] || each=0 # a trial of the step itself
-    "$build/tests/card_ops" seconds=$each scale="$scale" device="${n:-0}" >"$work/card_ops.txt" || code=$?
-    cat "$work/card_ops.txt"
-    say "$(grep -c ' ms ' "$work/card_ops.txt") ops; lowest shares: $(grep -E '[0-9.]+ %' "$work/card_ops.txt" |
+    "$build/tests/gpu_ops" seconds=$each scale="$scale" device="${n:-0}" >"$work/gpu_ops.txt" || code=$?
+    cat "$work/gpu_ops.txt"
+    say "$(grep -c ' ms ' "$work/gpu_ops.txt") ops; lowest shares: $(grep -E '[0-9.]+ %' "$work/gpu_ops.txt" |
         sed -E 's/^(.{22}) (.{30}).* ([0-9.]+) %.*/\3 % \1 \2/; s/ +/ /g' | sort -n | head -5 | sed 's/ $//' | paste -sd, - | sed 's/,/, /g')"
-    grep -E '^(page-locking|triangle|FALLBACK|FAILED)|ONE BY ONE|NOT PEDANTIC' "$work/card_ops.txt" | while read -r line; do say "$line"; done
+    grep -E '^(page-locking|triangle|FALLBACK|FAILED)|ONE BY ONE|NOT PEDANTIC' "$work/gpu_ops.txt" | while read -r line; do say "$line"; done
     return $code
 }
 
@@ -336,13 +336,13 @@ perplexity() { # arguments: device, model
 }
 step_model() {
     local a b c share
-    compress "$work/card" --device "$device" || die "the run on the GPU fails"
+    compress "$work/gpu" --device "$device" || die "the run on the GPU fails"
     compress "$work/host" --device cpu || die "the run on the host fails"
-    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the GPU's output"
-    compress "$work/again" --device "$device" && [ "$(sum "$work/card")" = "$(sum "$work/again")" ] ||
+    "$oneshot" verify "$work/gpu" --model "$model" || die "verify finds fault with the GPU's output"
+    compress "$work/again" --device "$device" && [ "$(sum "$work/gpu")" = "$(sum "$work/again")" ] ||
         die "two runs on the GPU give different bytes"
-    share=$(python3 "$here/check_gpu.py" layers "$work/card" "$work/host") && say "$share"
-    a=$(perplexity cpu "$work/card") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/card")
+    share=$(python3 "$here/check_gpu.py" layers "$work/gpu" "$work/host") && say "$share"
+    a=$(perplexity cpu "$work/gpu") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/gpu")
     say "perplexity of the GPU's output $a (evaluated on the GPU: $c), of the host's $b"
     awk -v a="$a" -v b="$b" -v c="$c" \
         'BEGIN { exit !(a > 0 && c > 0 && a < 1.01 * b && a > 0.99 * b && c < 1.002 * a && c > 0.998 * a) }' ||
@@ -441,7 +441,7 @@ step_bench() {
 # ---- one step, in its own process ----
 if [ -n "$run_step" ]; then
     case $run_step in
-    env | build | mma | kernels | card_ops | sanitizer) ;;
+    env | build | mma | kernels | gpu_ops | sanitizer) ;;
     *) [ -x "$oneshot" ] || die "there is no $oneshot" ;;
     esac
     "step_$run_step"
@@ -496,7 +496,7 @@ done
 end_prepare
 if [ -n "$results" ]; then
     bundle=$(mktemp -d) && cp "$out/summary.txt" "$bundle"
-    cp "$work"/card_ops.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
+    cp "$work"/gpu_ops.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
     for f in "$out"/*.log; do case $f in *sanitizer.*) ;; *) tail -c 20000 "$f" >"$bundle/$(basename "$f" .log).tail" ;; esac; done
     for f in llama qwen whole bench; do [ ! -d "$work/$f" ] || (cd "$work/$f" && for r in *.json; do cp "$r" "$bundle/$f.$r"; done) 2>/dev/null; done
     tar -C "$bundle" -czf "$results" . && rm -r "$bundle"

@@ -68,7 +68,7 @@ PLAIN_SCRIPTS = {
 SCRIPT_FILES = C_FILES | {".cc", ".cmake", ".py", ".sh"}
 MAX_PLAIN_LINE = 100
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
-RETIRED = re.compile(r"\b(cards?(?!\.[ch])|played|affair|behind|ahead of|so many|way through)\b", re.I)
+RETIRED = re.compile(r"\b(cards?|played|affair|behind|ahead of|so many|way through)\b", re.I)
 STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
 COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
 

@@ -37,12 +37,12 @@ typedef struct peaks { // peak speeds; numbers are operations or bytes per secon
     double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
-    double card_f32, card_bf16, card_attention, card_copy, card_put;
-    double card_file, card_cufile; // bytes per second from the disk to the GPU: through page-locked
+    double gpu_f32, gpu_bf16, gpu_attention, gpu_copy, gpu_put;
+    double gpu_file, gpu_cufile;   // bytes per second from the disk to the GPU: through page-locked
                                    // memory, and by cuFile
     double pinned, pinned_all;     // bytes per second from the disk to page-locked memory: by one
                                    // thread, and by all threads
-    char *card;  // own: name of the GPU; NULL: not measured
+    char *gpu;                     // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;
 
@@ -183,12 +183,12 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     osh_file_use_direct(r.f);
     if (!(r.to = osh_device_alloc(cx, d, BLOCK, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(measure_pinned(cx, p, d, r.f, opt->seconds));
-    OSH_TRY(measure_reads(cx, &p->card_file, &r));
+    OSH_TRY(measure_reads(cx, &p->gpu_file, &r));
     if (!osh_cuda_direct(cx, ordinal, "true", true)) goto done;
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
-    OSH_TRY(measure_reads(cx, &p->card_cufile, &r));
+    OSH_TRY(measure_reads(cx, &p->gpu_cufile, &r));
     OSH_TRY(osh_cuda_count(cx, d, &c));
-    if (c.detours[OSH_DETOUR_FILE]) p->card_cufile = 0; // cuFile was not used; a message has given
+    if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0; // cuFile was not used; a message has given
                                                         // the reason
 done:
     if (r.to) osh_device_free(d, r.to);
@@ -214,12 +214,12 @@ static osh_status measure_gpu(osh_ctx *cx, peaks *p, const osh_bench_options *op
     OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
     OSH_TRY(
         osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
-    p->card = osh_strdup(cx, d->text);
-    if (!p->card) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));
-    OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
-    OSH_TRY(osh_cuda_peak_attention(cx, &p->card_attention, d, samples, tokens, opt->seconds));
-    OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
+    p->gpu = osh_strdup(cx, d->text);
+    if (!p->gpu) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_f32, d, OSH_F32, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_bf16, d, OSH_BF16, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_attention(cx, &p->gpu_attention, d, samples, tokens, opt->seconds));
+    OSH_TRY(osh_cuda_peak_copies(cx, &p->gpu_copy, &p->gpu_put, d, COPIED, opt->seconds));
     if (opt->dir) OSH_TRY(measure_gpu_reads(cx, p, d, ordinal, opt));
 done:
     osh_device_close(cx, d);
@@ -287,28 +287,28 @@ static osh_status peaks_as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, "disk write      %10.3f GB/s     and fdatasync\n",
                                p->disk_write / 1e9));
     }
-    if (p->card) {
-        OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->card));
-        OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.3f TFLOP/s\n", p->card_f32 / 1e12));
-        OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
+    if (p->gpu) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->gpu));
+        OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.3f TFLOP/s\n", p->gpu_f32 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->gpu_bf16 / 1e12));
         OSH_TRY(osh_buf_printf(cx, b, "attention       %10.3f TFLOP/s  %.2f of products of bf16\n",
-                               p->card_attention / 1e12, p->card_attention / p->card_bf16));
+                               p->gpu_attention / 1e12, p->gpu_attention / p->gpu_bf16));
         OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the GPU\n",
-                               p->card_copy / 1e9));
+                               p->gpu_copy / 1e9));
         OSH_TRY(osh_buf_printf(cx, b, "host to GPU     %10.2f GB/s     page-locked\n",
-                               p->card_put / 1e9));
+                               p->gpu_put / 1e9));
         if (p->pinned > 0)
             OSH_TRY(osh_buf_printf(cx, b,
                                    "disk to pinned  %10.3f GB/s     page-locked memory of the "
                                    "host, one reader; %d: %.3f GB/s\n",
                                    p->pinned / 1e9, n, p->pinned_all / 1e9));
-        if (p->card_file > 0)
+        if (p->gpu_file > 0)
             OSH_TRY(osh_buf_printf(
                 cx, b, "disk to GPU     %10.3f GB/s     through page-locked memory of the host\n",
-                p->card_file / 1e9));
-        if (p->card_cufile > 0)
+                p->gpu_file / 1e9));
+        if (p->gpu_cufile > 0)
             OSH_TRY(osh_buf_printf(cx, b, "disk to GPU     %10.3f GB/s     by cuFile\n",
-                                   p->card_cufile / 1e9));
+                                   p->gpu_cufile / 1e9));
     }
 done:
     return rc;
@@ -328,20 +328,20 @@ static osh_status peaks_as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(
             cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
             p->disk_read, p->disk_write, p->direct ? "true" : "false"));
-    if (p->card)
+    if (p->gpu)
         OSH_TRY(osh_buf_printf(
             cx, b,
-            ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
-            "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
-            p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
+            ", \"gpu\": \"%s\", \"gpu_f32_flops\": %.4g, \"gpu_bf16_flops\": %.4g, "
+            "\"gpu_attention_flops\": %.4g, \"gpu_copy_bytes\": %.4g, \"gpu_put_bytes\": %.4g",
+            p->gpu, p->gpu_f32, p->gpu_bf16, p->gpu_attention, p->gpu_copy, p->gpu_put));
     if (p->pinned > 0)
         OSH_TRY(osh_buf_printf(
             cx, b, ", \"disk_to_pinned_bytes\": %.4g, \"disk_to_pinned_all_bytes\": %.4g",
             p->pinned, p->pinned_all));
-    if (p->card_file > 0)
-        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_bytes\": %.4g", p->card_file));
-    if (p->card_cufile > 0)
-        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_by_cufile_bytes\": %.4g", p->card_cufile));
+    if (p->gpu_file > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_gpu_bytes\": %.4g", p->gpu_file));
+    if (p->gpu_cufile > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_gpu_by_cufile_bytes\": %.4g", p->gpu_cufile));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
 done:
     return rc;
@@ -369,7 +369,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     sink(user, b.data, b.len);
 done:
     osh_free(cx, p.isa);
-    osh_free(cx, p.card);
+    osh_free(cx, p.gpu);
     osh_buf_deinit(cx, &b);
     return rc;
 }

@@ -19,11 +19,11 @@
 
 static const double sample_gap = 0.02; // seconds
 
-osh_profile_card osh_profile_card_now(const osh_profile *p)
+osh_profile_gpu osh_profile_gpu_now(const osh_profile *p)
 {
-    osh_profile_card card = {.driver = -1};
-    if (p->device) p->device(p->device_user, &card);
-    return card;
+    osh_profile_gpu gpu = {.driver = -1};
+    if (p->device) p->device(p->device_user, &gpu);
+    return gpu;
 }
 
 static int64_t status_anon(const char *status)
@@ -156,14 +156,14 @@ osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p)
 static int64_t profile_record(osh_ctx *cx, osh_profile *p, const char *step, double now)
 {
     char text[OSH_STATUS_BYTES];
-    osh_profile_memory m = {.anon = -1, .rss = -1, .card = osh_profile_card_now(p)};
+    osh_profile_memory m = {.anon = -1, .rss = -1, .gpu = osh_profile_gpu_now(p)};
     if (osh_proc_status(text))
         m.anon = status_anon(text), m.rss = osh_proc_status_bytes(text, "VmRSS:");
     profile_sample(p, m.anon);
     m.live = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m.high = p->high, m.live_high = p->live_high;
     p->high = m.anon, p->live_high = m.live;
-    peak_raise_to(&p->driver_peak, m.card.driver);
+    peak_raise_to(&p->driver_peak, m.gpu.driver);
     osh_log_stage(cx->sh, step, m.anon);
     osh_profile_put_record(cx, p, step, now, &m);
     return m.anon;

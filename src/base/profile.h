@@ -47,13 +47,13 @@ osh_stage osh_profile_stage(const char *phase); // returns OSH_N_STAGES if the p
                                                 // library
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
-typedef struct osh_profile_card { // bytes
+typedef struct osh_profile_gpu { // bytes
     int64_t now, peak; // now: bytes in use in the GPU's arena; peak: highest number of bytes so far
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
-} osh_profile_card;
+} osh_profile_gpu;
 /* Sets the function that reports the device's memory for records. Any thread that writes a record
  * calls it. If `fn` is NULL, records have no memory of the device. */
-typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
+typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
 /* Returns the anonymous and shared memory of the process now (RssAnon + RssShmem of

@@ -85,12 +85,12 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
         "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n  rss_mb: %.2f\n"
         "  live_mb: %.2f\n  cpu_memory_high_mb: %.2f\n  live_high_mb: %.2f\n",
         name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, profile_in_mb(m->anon),
-        profile_in_mb(m->card.now), profile_in_mb(io.read_bytes), profile_in_mb(io.written_bytes),
+        profile_in_mb(m->gpu.now), profile_in_mb(io.read_bytes), profile_in_mb(io.written_bytes),
         profile_in_mb(m->rss), profile_in_mb(m->live), profile_in_mb(m->high),
         profile_in_mb(m->live_high));
-    if (m->card.driver >= 0)
+    if (m->gpu.driver >= 0)
         n += snprintf(item + n, sizeof item - (size_t)n, "  gpu_device_mb: %.2f\n",
-                      profile_in_mb(m->card.driver));
+                      profile_in_mb(m->gpu.driver));
     profile_put(cx, p, item, (size_t)n);
 }
 
@@ -144,13 +144,13 @@ void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)
 {
     char text[1024];
     osh_io_counts io = osh_profile_io(cx, p);
-    osh_profile_card card = osh_profile_card_now(p);
+    osh_profile_gpu gpu = osh_profile_gpu_now(p);
     int n = snprintf(
         text, sizeof text,
         "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
         "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
         "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
-        seconds, profile_in_mb(p->peak), profile_in_mb(card.peak), profile_in_mb(io.read_bytes),
+        seconds, profile_in_mb(p->peak), profile_in_mb(gpu.peak), profile_in_mb(io.read_bytes),
         profile_in_mb(io.written_bytes), profile_in_mb(p->live_peak),
         profile_in_mb(osh_rss_peak()));
     if (p->driver_peak >= 0)

@@ -12,7 +12,7 @@ typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
     int64_t high;            // highest value of anon since the last record
     int64_t live, live_high; // allocated bytes: now, and highest since the last record; < 0:
                              // unknown
-    osh_profile_card card;
+    osh_profile_gpu gpu;
 } osh_profile_memory;
 
 struct osh_profile {
@@ -46,7 +46,7 @@ struct osh_profile {
 
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p); // returns the bytes read and
                                                                        // written since the start
-osh_profile_card osh_profile_card_now(const osh_profile *p);
+osh_profile_gpu osh_profile_gpu_now(const osh_profile *p);
 
 /* profile_file.c defines these functions. They do nothing if the profile has no file. */
 void osh_profile_put_head(osh_ctx *cx, osh_profile *p);

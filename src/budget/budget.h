@@ -38,7 +38,7 @@ typedef struct osh_memory {
                          // base_bytes; 0: all tensors are checked when the output is sealed
     bool direct;         // true if reads of the source and writes of the output bypass the page
                          // cache
-    bool by_card;        // tier disk: true if the GPU reads the files of values directly, without a
+    bool by_gpu;         // tier disk: true if the GPU reads the files of values directly, without a
                          // copy in host memory
     int64_t base_bytes;  // host bytes of the process before the first visit, including later
                          // allocations of its libraries

@@ -20,10 +20,10 @@ int64_t osh_stats_bytes(const osh_budget *p, int subgraph)
 
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
     [OSH_SUM_HESSIAN] = {.type = &osh_stat_hessian, .stat = OSH_STAT_HESSIAN, .mixed = true,
-                         .on_card = true, .layout = OSH_LAYOUT_HESSIAN,
+                         .on_gpu = true, .layout = OSH_LAYOUT_HESSIAN,
                          .part = OSH_LAYOUT_HESSIAN_PART},
     [OSH_SUM_SHIFT] = {.type = &osh_stat_shift, .stat = OSH_STAT_SHIFT, .original = true,
-                       .mixed = true, .on_card = true, .layout = OSH_LAYOUT_SHIFT,
+                       .mixed = true, .on_gpu = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
                          .solving = sizeof(float)}, // a solve computes one F32 importance for each

@@ -16,7 +16,7 @@ typedef struct osh_sum_type {
                             // model
     bool mixed;             // true if a recipe may ask for the sum of a mix of both models' inputs
                             // (member `share` of osh_linear)
-    bool on_card;           // with a GPU: true if the sum is in the GPU's memory, false if in host
+    bool on_gpu;            // with a GPU: true if the sum is in the GPU's memory, false if in host
                             // memory
     osh_layout_kind layout, part; // kinds of the GPU's memory blocks for the members `all` and
                                   // `part` of osh_stat

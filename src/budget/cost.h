@@ -27,7 +27,7 @@ typedef struct osh_cost { // costs of one subgraph
     double flops[OSH_N_PHASES];
     double work[OSH_N_PHASES]; // seconds of all work on the imaginary machine of cost.c; only
                                // ratios are used
-    /* Work of a GPU in the passes, for the estimate of cards.c. done: number of operations of
+    /* Work of a GPU in the passes, for the estimate of gpus.c. done: number of operations of
      * matrix products and statistics, also unnecessary ones. moved: bytes of values that ops read
      * and write. stored: bytes of values copied to and from the store. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];

@@ -4,7 +4,7 @@
  * tier (on the disk for as few batches as possible); the Hessians of a subgraph are distributed
  * over several observe passes; the groups of Linears of a subgraph are loaded one at a time. */
 #include "budget/bands.h"
-#include "budget/cards.h"
+#include "budget/gpus.h"
 #include "budget/layout.h"
 #include "budget/learning_bytes.h"
 #include "budget/memory.h"
@@ -437,7 +437,7 @@ done:
     return rc;
 }
 
-int64_t osh_memory_of_card(int64_t free_bytes)
+int64_t osh_memory_of_gpu(int64_t free_bytes)
 {
     return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
@@ -449,13 +449,13 @@ static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
     if (!p->in->on_device || b->device_given) goto done;
-    if (p->in->card_model) {
-        b->device = osh_memory_of_card(p->in->card_model->memory_bytes), b->device_given = true;
+    if (p->in->gpu_model) {
+        b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes), b->device_given = true;
         goto done;
     }
     if (!osh_cuda_present()) goto done;
     OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->in->ordinal));
-    b->device = osh_memory_of_card((int64_t)free_bytes), b->device_given = true;
+    b->device = osh_memory_of_gpu((int64_t)free_bytes), b->device_given = true;
 done:
     return rc;
 }
@@ -467,15 +467,15 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     osh_memory *m = &p->memory;
     const char *wish = p->in->opt->use_gds;
     int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
-    bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
-    m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
+    bool asked = wish && !strcmp(wish, "true"), gpu = p->in->on_device && !p->in->gpu_model;
+    m->by_gpu = gpu && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                  osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
     /* The GPU replaces the prefetch threads. */
-    if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
-    else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
+    if (m->by_gpu) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
+    else if (asked && (!gpu || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
                 "--use-gds true: a GPU reads values that rest on the disk uncompressed; %s",
-                !card                      ? "nothing runs on a GPU"
+                !gpu                      ? "nothing runs on a GPU"
                 : m->tier != OSH_TIER_DISK ? "here they rest in memory"
                                            : "--scratch-compression zstd compresses them");
 }

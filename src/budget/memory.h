@@ -20,7 +20,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
  * reserve is for a resumed run, which has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
 /* Returns the bytes that a plan may use if free_bytes are free on a GPU. */
-int64_t osh_memory_of_card(int64_t free_bytes);
+int64_t osh_memory_of_gpu(int64_t free_bytes);
 /* Returns the host peak without the bytes that osh_mem_used does not count. */
 size_t osh_memory_counted(const osh_budget *p);
 #endif

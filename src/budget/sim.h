@@ -11,7 +11,7 @@ typedef struct osh_sim {
     osh_tier tier;
     osh_visit *to;  // view: the current visit; its peaks are results
     const osh_range *r; // view: range of the current visit
-    osh_layout *card; // own: blocks in the GPU's memory; NULL: the run computes on the host
+    osh_layout *gpu;    // own: blocks in the GPU's memory; NULL: the run computes on the host
     int n_threads;
     int64_t batch_tokens; // number of tokens of the largest batch
     osh_exec_batch by_sample, whole; // largest sizes over the batches that run sample by sample

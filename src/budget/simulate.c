@@ -76,7 +76,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     *s = (osh_sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->schedule->batch_tokens};
-    if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->card, p));
+    if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->gpu, p));
     else OSH_TRY(sim_find_batches(cx, s));
     OSH_NEW(cx, s->loaded, g->n_weights);
     OSH_NEW(cx, s->ever, g->n_weights);
@@ -99,8 +99,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->card) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
-                   // GPU and disk
+    if (s->gpu) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
+                  // GPU and disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -126,7 +126,7 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->hook);
     osh_free(cx, s->looks);
     osh_free(cx, s->kept);
-    osh_layout_free(cx, s->card);
+    osh_layout_free(cx, s->gpu);
     osh_exec_marks_deinit(cx, &s->marks);
     osh_free(cx, s->solved);
 }
@@ -143,12 +143,12 @@ static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
         s->open[k][l->input] = true;
         int64_t part = osh_sim_part_bytes(s, k, l);
         s->stats += osh_sim_sum_bytes(s, k, l) + part, s->parts += part;
-        if (s->card && !t->on_card) continue;
+        if (s->gpu && !t->on_gpu) continue;
         size_t accum = osh_sim_accum_scratch(s, t->type->feed, l->I);
         if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
         if (accum > *hook) *hook = accum;
-        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, t->layout, l->input));
-        if (s->card && part) OSH_TRY(osh_layout_take(cx, s->card, t->part, l->input));
+        if (s->gpu) OSH_TRY(osh_layout_take(cx, s->gpu, t->layout, l->input));
+        if (s->gpu && part) OSH_TRY(osh_layout_take(cx, s->gpu, t->part, l->input));
     }
 done:
     return rc;
@@ -173,7 +173,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
                        osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
                        osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
             if (*hook < range) *hook = range;
-            if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->ranged[k]));
+            if (s->gpu) OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]));
         }
         OSH_TRY(sim_open_sums(cx, s, l));
     }
@@ -209,12 +209,12 @@ static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int
     for (int v = osh_next_set(st->consume, s->r->v0, end); v < end;
          v = osh_next_set(st->consume, v + 1, end)) {
         *now -= osh_sim_batch_rest(s, v, b);
-        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
+        osh_layout_give(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
     }
     for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
          v = osh_next_set(st->out, v + 1, end)) {
         if (s->tier == OSH_TIER_DEVICE)
-            OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS,
+            OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_ROWS,
                                     v * s->p->schedule->n_batches + b));
         *now += osh_sim_batch_rest(s, v, b);
         osh_sim_note(s, (int64_t)left, 0, *now);
@@ -246,7 +246,7 @@ static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
             s->p->schedule->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
         max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens));
     }
-    return s->card ? most : 0;
+    return s->gpu ? most : 0;
 }
 
 static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
@@ -373,7 +373,7 @@ static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
     if (s->tier != OSH_TIER_DISK || !m->n_loaders) return 0;
     for (int v = s->r->v0; v < s->r->v1; v++)
         if (st->in[v] && v != s->p->in->graph->input_ids)
-            n += osh_loaders_value_bytes(s->p->in->graph, v, m->n_ahead, s->batch_tokens, s->card);
+            n += osh_loaders_value_bytes(s->p->in->graph, v, m->n_ahead, s->batch_tokens, s->gpu);
     return n;
 }
 
@@ -383,9 +383,9 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_sim *s = user;
     (void)r;
     int64_t reads = sim_ahead_bytes(s, st);
-    if (s->card) max_into(&s->ahead, reads);
+    if (s->gpu) max_into(&s->ahead, reads);
     else s->ahead = reads;
-    if (s->card) return sim_pass_on_gpu(cx, s, st);
+    if (s->gpu) return sim_pass_on_gpu(cx, s, st);
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
     sim_look_up(s, st);
     int64_t grow = st->observe && !st->first_look ? s->to_look : 0,
@@ -472,7 +472,7 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
             s->loaded[w] = false;
             s->weights -= osh_sim_weight_bytes(s, w);
             osh_sim_drop_copy(s, w);
-            if (s->card) osh_layout_give(s->card, OSH_LAYOUT_WEIGHT, w);
+            if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_WEIGHT, w);
         }
     return OSH_OK;
 }
@@ -481,9 +481,9 @@ static void sim_forget(osh_sim *s, int v)
 {
     if (s->stored[v]) s->values -= osh_sim_value_rest(s, v);
     if (s->held[v]) s->kept_values -= osh_sim_value_kept(s, v);
-    bool rows = s->card && s->stored[v] && s->tier == OSH_TIER_DEVICE;
+    bool rows = s->gpu && s->stored[v] && s->tier == OSH_TIER_DEVICE;
     for (int64_t b = 0; rows && b < s->p->schedule->n_batches; b++)
-        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
+        osh_layout_give(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
     s->stored[v] = s->held[v] = false;
 }
 
@@ -520,10 +520,10 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
                      .solve = osh_sim_solve, .reload = sim_reload, .release = sim_release,
                      .drop = sim_drop, .user = &s, .fold_open = sim_fold_open, .fold = sim_fold};
     OSH_TRY(sim_init(cx, &s, p));
-    if (s.card && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
+    if (s.gpu && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
     s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
-    if (places && s.card) osh_layout_record(s.card, true);
+    if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
         osh_visit old = p->schedule->visits[i];
         osh_range r = osh_range_at(p->schedule, i);
@@ -543,7 +543,7 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
                 max_into(&s.to->host_peak, s.to->apart_host);
     }
     if (ever) memcpy(ever, s.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
-    if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));
+    if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));
 done:
     osh_visit_lists_free(cx, v.lists);
     sim_deinit(cx, &s);

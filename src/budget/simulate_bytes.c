@@ -19,14 +19,14 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
     host += s->copies + lists;
     if (s->looked)
         host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looked);
-    if (s->card) dev = osh_layout_extent(s->card) + device;
+    if (s->gpu) dev = osh_layout_extent(s->gpu) + device;
     else dev += lists, host += dev - lists;
     max_into(&s->to->weight_bytes, s->weights);
     max_into(&s->to->stats_bytes, s->stats);
     max_into(&s->to->live_bytes, values + s->kept_values);
     max_into(&s->to->device_peak, dev);
     max_into(&s->most_values, values);
-    if (s->tier == OSH_TIER_HOST) host += s->card ? s->most_values : values;
+    if (s->tier == OSH_TIER_HOST) host += s->gpu ? s->most_values : values;
     max_into(&s->to->host_peak, host + (disk ? s->frame : 0) + s->ahead);
     max_into(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looked : 0));
 }
@@ -41,7 +41,7 @@ int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b)
 {
     if (v == s->p->in->graph->input_ids) return 0;
     if (s->tier == OSH_TIER_DEVICE)
-        return osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
+        return osh_layout_bytes(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
     return osh_acts_batch_bytes(s->p->in->graph, v, osh_sim_batch_tokens(s, b));
 }
 
@@ -56,10 +56,10 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
     const osh_budget *p = s->p;
     int64_t sum = 0;
     if (v == p->in->graph->input_ids || s->n_kept == p->schedule->n_batches) return 0;
-    if (s->card && s->tier == OSH_TIER_DISK)
+    if (s->gpu && s->tier == OSH_TIER_DISK)
         return osh_slots_bytes(p->in->graph, &p->in->data, v, 0,
                                !osh_scratch_is_packed(p->in->opt));
-    if (!s->card)
+    if (!s->gpu)
         return osh_acts_bytes(p->in->graph, &p->in->data, s->tier, v,
                               p->schedule->batch_at[s->n_kept]);
     for (int64_t b = 0; b < p->schedule->n_batches; b++) sum += osh_sim_batch_rest(s, v, b);
@@ -83,7 +83,7 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
 {
     const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
-    if (s->card)
+    if (s->gpu)
         return op->scratch_cuda
                    ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->in->graph->dtype)
                    : 0;
@@ -94,7 +94,7 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 {
     const osh_sum_type *t = &osh_sums[sum];
-    if (s->card && t->on_card) return osh_layout_bytes(s->card, t->layout, l->input);
+    if (s->gpu && t->on_gpu) return osh_layout_bytes(s->gpu, t->layout, l->input);
     return osh_sum_bytes(sum, l->I) +
            (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
 }
@@ -103,7 +103,7 @@ int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 {
     const osh_sum_type *t = &osh_sums[sum];
     if (!osh_stat_is_grouped(t->type, &s->p->in->groups)) return 0;
-    if (s->card && t->on_card) return osh_layout_bytes(s->card, t->part, l->input);
+    if (s->gpu && t->on_gpu) return osh_layout_bytes(s->gpu, t->part, l->input);
     return osh_sum_bytes(sum, l->I);
 }
 
@@ -114,7 +114,7 @@ size_t *osh_sim_hook(const osh_sim *s, int value)
 
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way)
 {
-    if (s->card) osh_layout_enter(s->card, visit, way);
+    if (s->gpu) osh_layout_enter(s->gpu, visit, way);
 }
 
 int64_t osh_sim_looked_bytes(const osh_sim *s)
@@ -156,6 +156,6 @@ void osh_sim_look(osh_sim *s)
         if (s->looks[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values);
         s->looks[v] = false;
     }
-    s->ahead = s->card ? s->ahead : 0;
+    s->ahead = s->gpu ? s->ahead : 0;
     s->looked = 0;
 }

@@ -74,7 +74,7 @@ static osh_status group_init(osh_ctx *cx, group *g, const osh_sim *s, const osh_
                           .of = {r->l0, r->l1},
                           .done = group_is_done,
                           .user = g,
-                          .on_card = s->card != NULL}};
+                          .on_gpu = s->gpu != NULL}};
     OSH_NEW(cx, g->w, r->l1 - r->l0);
     OSH_NEW(cx, g->done, r->l1 - r->l0);
 done:
@@ -124,7 +124,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
             s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
-        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
+        if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
     }
 }
 
@@ -134,7 +134,7 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
         if (!s->open[k][l->input]) continue;
         s->open[k][l->input] = false;
         s->stats -= osh_sim_sum_bytes(s, k, l);
-        if (s->card && osh_sums[k].on_card) osh_layout_give(s->card, osh_sums[k].layout, l->input);
+        if (s->gpu && osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
     }
 }
 
@@ -142,10 +142,10 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
  * osh_stat). */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
-    for (int v = r->v0; s->card && v < r->v1; v++)
+    for (int v = r->v0; s->gpu && v < r->v1; v++)
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
-            if (s->open[k][v] && osh_sums[k].on_card)
-                osh_layout_give(s->card, osh_sums[k].part, v);
+            if (s->open[k][v] && osh_sums[k].on_gpu)
+                osh_layout_give(s->gpu, osh_sums[k].part, v);
     s->stats -= s->parts, s->parts = 0;
 }
 
@@ -177,7 +177,7 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
         max_into(&most, one);
         all += one;
     }
-    if (s->card)
+    if (s->gpu)
         osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack, s->values);
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
 }
@@ -277,13 +277,13 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     int n = window_count_alike(s, r, values, lead);
     w->like = first;
     if (n < 2) return;
-    size_t on_card = x->room;
+    size_t on_gpu = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
-        m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
+        m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_gpu);
     /* Each waiting call keeps the importance of each channel. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
-    sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
+    sim_note_apart(s, (int64_t)on_gpu, work + x->pack + n * (int64_t)waiting);
 }
 
 /* Adds a call to the window of calls that are solved in parallel. If the jobs of the call itself
@@ -340,21 +340,21 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
         int n = g.call.n, others = g.call.others;
         int64_t h = sim_copied_bytes(s, lead);
-        int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0,
+        int64_t there = s->gpu ? osh_layout_extent(s->gpu) + (others ? h : 0) : 0,
                 limit = p->memory.solve_limit;
-        /* on_card: on entry the limit of GPU bytes; osh_memory_compress_bytes sets it to the bytes
+        /* on_gpu: on entry the limit of GPU bytes; osh_memory_compress_bytes sets it to the bytes
          * used. */
-        size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room;
+        size_t room = limit > there ? (size_t)(limit - there) : 0, on_gpu = room;
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))
             work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads,
-                                             s->card ? &on_card : NULL);
+                                             s->gpu ? &on_gpu : NULL);
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
-        if (s->card) osh_sim_note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
+        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values);
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
         solving bytes = {work, pack, others ? h : 0, room};
         sim_note_packing(s, &g, n, lead, &bytes);
-        if (s->card) window_gather(s, &w, r, values, &g, &bytes);
+        if (s->gpu) window_gather(s, &w, r, values, &g, &bytes);
         else window_add(s, &w, &g, i, pack);
         if (others) continue;
         *osh_sim_hook(s, lead->input) = 0;

@@ -10,7 +10,7 @@
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 {
-    if (s->card) return osh_layout_bytes(s->card, OSH_LAYOUT_WEIGHT, w);
+    if (s->gpu) return osh_layout_bytes(s->gpu, OSH_LAYOUT_WEIGHT, w);
     return (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
 }
 
@@ -32,7 +32,7 @@ void osh_sim_drop_copy(osh_sim *s, int weight)
 
 void osh_sim_drop_copies(osh_sim *s)
 {
-    for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
+    for (int w = s->r->w0; s->gpu && w < s->r->w1; w++) {
         bool waits = !s->kept[w];
         for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits;
              i = osh_next_user(s->p->match, i))
@@ -64,7 +64,7 @@ static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const 
     if (a->seen) goto done;
     sim_want_weights(a->s, a->s->want, r, st, values);
     for (int w = r->w0; w < r->w1; w++)
-        if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->card, OSH_LAYOUT_WEIGHT, w));
+        if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->gpu, OSH_LAYOUT_WEIGHT, w));
     a->seen = true;
 done:
     return rc;
@@ -82,7 +82,7 @@ static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 
 void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
 {
-    int64_t way = s->card ? (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, l->weight) : 0;
+    int64_t way = s->gpu ? (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, l->weight) : 0;
     int64_t codes = (int64_t)osh_mem_gross((size_t)(l->O * l->I));
     osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values);
 }
@@ -97,17 +97,17 @@ osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_s
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->want[w]) continue;
         sim_load_one(s, w);
-        if (!s->card) continue;
+        if (!s->gpu) continue;
         s->kept[w] = true;
         s->copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
-        OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_WEIGHT, w));
+        OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
     }
     osh_sim_note(s, 0, 0, s->values);
     for (int i = r->l0; i < r->l1; i++)
         if (s->want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
             osh_sim_note_reload(s, &s->p->match->linears[i]);
-    if (s->card && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
+    if (s->gpu && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
     s->began = true;
 done:
     return rc;

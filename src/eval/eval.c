@@ -11,7 +11,7 @@
 #include "base/profile.h"
 #include "eval/answers.h"
 #include "eval/eval.h"
-#include "eval/eval_card.h"
+#include "eval/eval_gpu.h"
 #include "eval/eval_memory.h"
 #include "math/isa.h"
 #include "budget/cost.h"
@@ -84,13 +84,13 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64
     osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: NLL, KL divergence, top-1 agreement,
                                                   // NLL of the reference model
     int64_t first, n;
-    if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
+    if (m->gpu) osh_eval_gpu_batch(m->gpu, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
     OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
     const int64_t *shape = targets->shape;
     for (int i = 0; i < (m->ref ? 4 : 1); i++)
         OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
-    if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, out));
+    if (m->gpu) OSH_TRY(osh_eval_gpu_score(cx, m->gpu, at, targets, out));
     else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, at, targets, out));
     for (int64_t i = 0; i < shape[0]; i++) {
         if (((int32_t *)targets->data)[i] < 0) continue;
@@ -201,8 +201,8 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
         OSH_TRY(osh_forward_work(cx, &work, m->ref, &m->d, true));
         pr->work_total += work, pr->n_steps += m->ref->parts->n;
     }
-    OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
-    if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
+    OSH_TRY(osh_eval_gpu_open(cx, &m->gpu, o, m->f, m->ref, &m->d));
+    if (!m->gpu && o->use_gds && !strcmp(o->use_gds, "true"))
         osh_log(cx, OSH_LOG_WARN,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
@@ -216,7 +216,7 @@ static osh_status models_run(osh_ctx *cx, osh_eval_models *m, const osh_eval_opt
                              osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    if (m->card) return osh_eval_card_run(cx, m->card, pr);
+    if (m->gpu) return osh_eval_gpu_run(cx, m->gpu, pr);
     if (m->ref)
         OSH_TRY(
             osh_forward_run(cx, m->ref, &m->d, o->batch_size, !o->no_activation_quantization, pr));
@@ -228,7 +228,7 @@ done:
 static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    int64_t n = m->card ? osh_eval_card_batches(m->card) : m->f->n_batches;
+    int64_t n = m->gpu ? osh_eval_gpu_batches(m->gpu) : m->f->n_batches;
     double work = (osh_cost_of_head(m->f->graph, &m->d) +
                    (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
                   (double)n;
@@ -247,7 +247,7 @@ done:
 
 static void models_close(osh_ctx *cx, osh_eval_models *m)
 {
-    osh_eval_card_close(cx, m->card);
+    osh_eval_gpu_close(cx, m->gpu);
     osh_dataset_deinit(cx, &m->d);
     osh_forward_close(cx, m->f);
     osh_forward_close(cx, m->ref);

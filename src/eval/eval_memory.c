@@ -28,7 +28,7 @@ static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_
 typedef struct job {
     const osh_eval_options *o;
     const osh_eval_models *m;
-    int64_t card;            // host bytes for passes and scores if they run on a GPU; -1: they run
+    int64_t gpu;             // host bytes for passes and scores if they run on a GPU; -1: they run
                              // on the host
     int64_t load;            // peak of host bytes while models and data are read
     int64_t base, uncounted; // base: host bytes before the first pass; uncounted: bytes that
@@ -55,9 +55,9 @@ static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_th
 static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
 {
     osh_status rc = OSH_OK;
-    bool here = j->card < 0;
+    bool here = j->gpu < 0;
     const osh_eval_models *m = j->m;
-    osh_forward_memory ref = {0}, own = {.peak = here ? 0 : j->card};
+    osh_forward_memory ref = {0}, own = {.peak = here ? 0 : j->gpu};
     int64_t scores = here ? scores_host_bytes(j, n, size, osh_threads(cx)) : 0;
     if (here && m->ref) OSH_TRY(osh_forward_bytes(cx, &ref, m->ref, &m->d, n, size));
     if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
@@ -119,7 +119,7 @@ static job job_make(osh_ctx *cx, const osh_eval_options *o, const osh_eval_model
 {
     job j = {.o = o,
              .m = m,
-             .card = m->card ? osh_eval_card_host_bytes(m->card, false) : -1,
+             .gpu = m->gpu ? osh_eval_gpu_host_bytes(m->gpu, false) : -1,
              .load = load};
     j.uncounted = osh_isa_uncounted(cx);
     j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
@@ -164,7 +164,7 @@ osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
     job j = job_make(cx, o, m, load);
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
-    int64_t more = m->card ? 0 : osh_eval_output_bytes(m->f, batch_tokens(&m->d, size));
+    int64_t more = m->gpu ? 0 : osh_eval_output_bytes(m->f, batch_tokens(&m->d, size));
     *host = peak + more + OSH_ISA_NOISE_BYTES;
 done:
     return rc;
@@ -175,15 +175,15 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
-    osh_eval_card *card = m->card;
+    osh_eval_gpu *gpu = m->gpu;
     if (o->host_memory <= 0) goto done;
     job j = job_make(cx, o, m, load);
     OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
     if (peak > o->host_memory)
-        OSH_TRY(card ? job_refuse_on_gpu(cx, &j, peak) : job_refuse(cx, &j, size, peak));
-    if (card && osh_eval_card_ahead(card)) {
-        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + READER_BYTES;
-        if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);
+        OSH_TRY(gpu ? job_refuse_on_gpu(cx, &j, peak) : job_refuse(cx, &j, size, peak));
+    if (gpu && osh_eval_gpu_ahead(gpu)) {
+        int64_t more = osh_eval_gpu_host_bytes(gpu, true) - j.gpu + READER_BYTES;
+        if (peak + more > o->host_memory) osh_eval_gpu_not_ahead(gpu);
         else j.uncounted += READER_BYTES;
     }
     osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));

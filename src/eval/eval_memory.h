@@ -1,11 +1,11 @@
 /* eval_memory.h - predicts the memory of an evaluation, and limits the context to the budget. */
 #ifndef OSH_EVAL_MEMORY_H
 #define OSH_EVAL_MEMORY_H
-#include "eval/eval_card.h"
+#include "eval/eval_gpu.h"
 
 typedef struct osh_eval_models { // models and data of an evaluation
     osh_forward *f, *ref; // own; f: the model; ref: the reference model, NULL: none
-    osh_eval_card *card;  // own: GPU that runs passes and scores; NULL: the host runs them
+    osh_eval_gpu *gpu;    // own: GPU that runs passes and scores; NULL: the host runs them
     osh_dataset d;        // own
 } osh_eval_models;
 

@@ -17,7 +17,7 @@ typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view of the block of all weights on the GPU
-    bool by_card;         // true if cuFile has read the weight, and the weight is not checked for
+    bool by_gpu;          // true if cuFile has read the weight, and the weight is not checked for
                           // NaN and infinities yet
 } placed;
 
@@ -38,7 +38,7 @@ struct osh_eval_weights {
                         // reads files to the GPU
     const osh_st *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
-    osh_cuda_file *card_file; // own: `file`, opened for cuFile
+    osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
     osh_ctx *cx;        // own: context of the thread
     pthread_t thread;
     bool running;
@@ -179,7 +179,7 @@ bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
 static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 {
-    osh_cuda_file_close(cx, e->card_file), e->card_file = NULL;
+    osh_cuda_file_close(cx, e->gpu_file), e->gpu_file = NULL;
     osh_file_close(cx, e->file), e->file = NULL;
     e->shard = NULL;
 }
@@ -193,7 +193,7 @@ static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_st *sha
     shard_close(cx, e);
     OSH_TRY(osh_st_reopen(cx, &e->file, shard));
     osh_file_use_direct(e->file);
-    OSH_TRY(osh_cuda_file_open(cx, &e->card_file, e->device, e->file));
+    OSH_TRY(osh_cuda_file_open(cx, &e->gpu_file, e->device, e->file));
     e->shard = shard;
 done:
     if (rc) shard_close(cx, e);
@@ -212,9 +212,9 @@ static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool 
             : osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
     if (shard) {
         OSH_TRY(shard_open(cx, e, shard));
-        OSH_TRY(osh_cuda_file_read(cx, e->card_file, p->t.data, osh_tensor_bytes(&p->t),
+        OSH_TRY(osh_cuda_file_read(cx, e->gpu_file, p->t.data, osh_tensor_bytes(&p->t),
                                    from->begin, ahead));
-        p->by_card = true;
+        p->by_gpu = true;
         goto done;
     }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
@@ -240,8 +240,8 @@ static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
     OSH_NEW(cx, t, s->n);
     OSH_NEW(cx, of, s->n);
     for (int i = s->first; i < s->first + s->n; i++)
-        if (e->placed[i].by_card)
-            of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_card = false;
+        if (e->placed[i].by_gpu)
+            of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_gpu = false;
     OSH_TRY(osh_cuda_all_finite(cx, &bad, e->device, t, n));
     if (bad == n) goto done;
     const osh_forward *f = of[bad]->f;

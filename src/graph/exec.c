@@ -91,7 +91,7 @@ typedef struct job {
     bool check;
     int first, n;      // nodes [first, first + n)
     osh_expert_rows routed; // own: rows of the current expert, in host memory
-    device_routes card;     // own
+    device_routes gpu;      // own
     /* own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
      * output; NULL on the host. */
     osh_tensor *found;
@@ -246,7 +246,7 @@ static osh_status run_routes(osh_ctx *cx, osh_walk *w, int route)
 {
     osh_status rc = OSH_OK;
     job *j = w->user;
-    device_routes *r = &j->card;
+    device_routes *r = &j->gpu;
     drop_routes(cx, r);
     if (route < 0) return OSH_OK;
     const osh_tensor *weights = j->b->values[route];
@@ -266,9 +266,9 @@ done:
 static osh_op_rows expert_rows_on_device(const job *j, int combine)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
-    int64_t E = j->g->values[j->card.route].width;
-    return (osh_op_rows){(const int32_t *)j->card.lists->data + E + expert * j->b->n_tokens,
-                         j->card.n[expert]};
+    int64_t E = j->g->values[j->gpu.route].width;
+    return (osh_op_rows){(const int32_t *)j->gpu.lists->data + E + expert * j->b->n_tokens,
+                         j->gpu.n[expert]};
 }
 
 /* Sets *e to the weights, rows and entries for non-finite elements of the expert whose first node
@@ -310,7 +310,7 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
         OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
     OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
     osh_cuda_mixture m = {.experts = experts, .n_experts = n_experts,
-                          .x = j->b->values[n->in[0]], .route = j->b->values[j->card.route],
+                          .x = j->b->values[n->in[0]], .route = j->b->values[j->gpu.route],
                           .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
                           .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
@@ -673,7 +673,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     OSH_TRY(osh_walk_run(cx, &walk));
 done:
     osh_routed_deinit(cx, &j.routed);
-    drop_routes(cx, &j.card);
+    drop_routes(cx, &j.gpu);
     osh_tensor_free(cx, j.found);
     return rc;
 }

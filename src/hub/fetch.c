@@ -60,7 +60,7 @@ static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
                     path);
 }
 
-/* Discards all fetched bytes. A file with parts then gets its full size, because parts arrive in
+/* Disgpus all fetched bytes. A file with parts then gets its full size, because parts arrive in
  * any order. */
 static osh_status fetch_start_over(osh_ctx *cx, osh_fetch *x)
 {

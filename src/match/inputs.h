@@ -40,9 +40,9 @@ typedef struct osh_inputs {
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // true if calibration runs on a GPU
-    const struct osh_card_model *card_model; // view of budget/cards.c: GPU model for which the run
-                                             // is planned (--device-model), also on a machine
-                                             // without it; NULL: none
+    const struct osh_gpu_model *gpu_model; // view of budget/gpus.c: GPU model for which the run
+                                           // is planned (--device-model), also on a machine
+                                           // without it; NULL: none
     int ordinal;        // number of the GPU
     osh_device *device; // own: the opened GPU; NULL: no GPU is opened, or the run uses none
 } osh_inputs;

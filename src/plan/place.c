@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
-#include "budget/cards.h"
+#include "budget/gpus.h"
 #include "budget/memory.h"
 #include "plan/plan.h"
 #include "quant/observer.h"
@@ -79,9 +79,9 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
-        p->in.card_model =
-            osh_card_model_find(p->in.opt->device_model); // options.c has checked the name of the
-                                                          // model
+        p->in.gpu_model =
+            osh_gpu_model_find(p->in.opt->device_model); // options.c has checked the name of the
+                                                         // model
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
@@ -101,7 +101,7 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     int64_t n = osh_memory_arena(&p->budget);
     if (p->in.on_device) {
         osh_status opened = osh_cuda_open(cx, &p->in.device, p->in.ordinal, (size_t)n);
-        return opened || !p->budget.memory.by_card
+        return opened || !p->budget.memory.by_gpu
                    ? opened
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }

@@ -10,7 +10,7 @@
 #include "graph/picked.h"
 #include "match/lookup.h"
 #include "budget/bytes.h"
-#include "budget/cards.h"
+#include "budget/gpus.h"
 #include "budget/cost.h"
 #include "budget/memory.h"
 #include "budget/memory_rest.h"
@@ -377,13 +377,13 @@ done:
 }
 
 /* Prints the GPU model that the plan assumes: its usable memory and the estimated times. */
-static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_card_model *m = p->in.card_model;
+    const osh_gpu_model *m = p->in.gpu_model;
     osh_estimate e;
     int64_t gives = p->in.opt->device_memory > 0 ? p->in.opt->device_memory
-                                                 : osh_memory_of_card(m->memory_bytes);
+                                                 : osh_memory_of_gpu(m->memory_bytes);
     OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title,
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->in.on_device) {
@@ -494,7 +494,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(
             osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->schedule.tune_not));
     OSH_TRY(print_memory(cx, b, p));
-    if (p->in.card_model) OSH_TRY(print_card_model(cx, b, p));
+    if (p->in.gpu_model) OSH_TRY(print_gpu_model(cx, b, p));
     for (int s = 0; s < p->manifest.n_shards; s++)
         OSH_TRY(osh_buf_printf(cx, b, "%s %ld bytes\n", p->manifest.shards[s].name,
                                (long)p->manifest.shards[s].n_bytes));
@@ -560,9 +560,9 @@ static bool json_memory(cJSON *root, const osh_plan *p)
            json_number(least, "host_bytes", m->least.host);
 }
 
-static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
+static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
 {
-    const osh_card_model *m = p->in.card_model;
+    const osh_gpu_model *m = p->in.gpu_model;
     if (!m) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "device_model"), *t = NULL;
     osh_estimate e = {0};
@@ -686,7 +686,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
                   (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
-                  json_subgraphs(root, p) && json_memory(root, p) && json_card_model(cx, root, p) &&
+                  json_subgraphs(root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
                   json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/live.h"
 #include "base/quote.h"
-#include "budget/cards.h"
+#include "budget/gpus.h"
 #include "match/dense.h"
 #include "plan/best.h"
 #include "report/plan_print.h"
@@ -194,7 +194,7 @@ done:
 static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_card_model *m = p->in.card_model;
+    const osh_gpu_model *m = p->in.gpu_model;
     osh_estimate e;
     char time[32];
     if (!p->in.on_device) {
@@ -224,8 +224,8 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                     flag_text(least, m->least.host)));
     if (p->in.on_device)
         OSH_TRY(osh_plan_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
-                        size_text(needs, m->peak.device), p->in.card_model ? " of " : "",
-                        p->in.card_model ? size_text(has, p->in.card_model->memory_bytes) : "",
+                        size_text(needs, m->peak.device), p->in.gpu_model ? " of " : "",
+                        p->in.gpu_model ? size_text(has, p->in.gpu_model->memory_bytes) : "",
                         flag_text(least, m->least.device)));
     if (m->peak.scratch)
         snprintf(scratch, sizeof scratch, " and %s of scratch files",
@@ -233,7 +233,7 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_plan_row(cx, b, "disk", "%s%s; %s are free",
                          size_text(least, p->manifest.total_bytes), scratch,
                          room < 0 ? "an unknown number of bytes" : size_text(has, room)));
-    if (p->in.card_model) OSH_TRY(summary_estimate(cx, b, p));
+    if (p->in.gpu_model) OSH_TRY(summary_estimate(cx, b, p));
     else if (!p->in.on_device) {
         OSH_TRY(osh_plan_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);

@@ -270,8 +270,8 @@ static void profile_read_summary(osh_profiled *out, const osh_yaml *y)
         out->d.live_peak = record_bytes(y, "peak_live_mb");
     out->rss_peak = record_bytes(y, "peak_rss_mb");
     out->d.driver_peak = record_bytes(y, "peak_gpu_device_mb");
-    out->card_peak = record_bytes(y, "peak_gpu_memory_mb");
-    if (out->card_peak < 0) out->card_peak = record_bytes(y, "gpu_peak_memory_mb");
+    out->gpu_peak = record_bytes(y, "peak_gpu_memory_mb");
+    if (out->gpu_peak < 0) out->gpu_peak = record_bytes(y, "gpu_peak_memory_mb");
     profile_read_flops(&out->d, osh_yaml_get(y, "phases"));
 }
 

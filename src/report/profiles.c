@@ -14,7 +14,7 @@ typedef struct figures { int64_t of[N_FIGURES]; } figures; // numbers of bytes; 
 
 static figures profile_figures(const osh_profiled *p)
 {
-    return (figures){{p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak,
+    return (figures){{p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->gpu_peak, p->d.driver_peak,
                       p->d.io.read_bytes, p->d.io.written_bytes}};
 }
 

@@ -10,7 +10,7 @@ typedef struct osh_profiled { // a profile from a file
     char *name;         // own: last part of the file's path
     char *model, *method; // own: model and method of the run; NULL: not in the file
     bool whole;         // true if the file has a summary, so the run ended by itself
-    int64_t rss_peak, card_peak; // host memory and GPU memory in bytes; < 0: unknown
+    int64_t rss_peak, gpu_peak; // host memory and GPU memory in bytes; < 0: unknown
 } osh_profiled;
 
 /* Reads a profile from its file. If the file is incomplete because the run was killed, its complete

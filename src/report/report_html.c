@@ -22,7 +22,7 @@ enum {
 
 #define PUT OSH_PUT
 
-static void html_card(osh_page *pg, const char *label)
+static void html_tile(osh_page *pg, const char *label)
 {
     PUT(pg, "</b><span>%s</span></div>\n", label);
 }
@@ -57,27 +57,27 @@ static void html_head(osh_page *pg, const osh_report *r)
     const osh_plan *p = r->run->plan;
     PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_plan_pipeline(p));
     html_about(pg, r);
-    PUT(pg, "<div class=\"cards\">\n");
+    PUT(pg, "<div class=\"tiles\">\n");
     PUT(pg, "<div><b id=\"modules\">%d", p->match.n_linears);
-    html_card(pg, "modules quantized");
+    html_tile(pg, "modules quantized");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->source_bytes);
     PUT(pg, " → ");
     osh_page_bytes(pg, (double)p->manifest.total_bytes);
-    html_card(pg, "tensors, source and output");
+    html_tile(pg, "tensors, source and output");
     PUT(pg, "<div><b>");
     osh_page_seconds(pg, r->d.seconds);
-    html_card(pg, "until the report was written");
+    html_tile(pg, "until the report was written");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->d.peak_bytes);
-    html_card(pg, "highest memory");
+    html_tile(pg, "highest memory");
     if (p->in.data.n) {
         PUT(pg, "<div><b>%lld", (long long)p->in.data.offsets[p->in.data.n]);
-        html_card(pg, "calibration tokens");
+        html_tile(pg, "calibration tokens");
     }
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
-    html_card(pg, "fallbacks");
+    html_tile(pg, "fallbacks");
     /* --eval and --sample replace these comments of the page by their results. */
     PUT(pg, "<!-- evaluation --></div>\n<!-- sample --><!-- end of sample -->\n");
 }

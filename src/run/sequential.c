@@ -52,7 +52,7 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     if (!osh_memory_pins(p->in->opt)) osh_acts_unpinned(e->acts);
     OSH_TRY(osh_acts_use(cx, e->acts, p->in->device));
-    if (p->memory.by_card) osh_acts_by_card(e->acts);
+    if (p->memory.by_gpu) osh_acts_by_gpu(e->acts);
     OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->memory.n_loaders, p->memory.n_ahead));
     osh_acts_keep(e->acts,
                   p->schedule->batch_at[osh_memory_kept(p, p->memory.tier)]);

@@ -225,7 +225,7 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
                           .of = osh_linears_of(p->schedule, s->first, s->n),
                           .done = linear_has_result,
                           .user = r,
-                          .on_card = w->device != NULL},
+                          .on_gpu = w->device != NULL},
                  .first = first,
                  .h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN),
                  .d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT),
@@ -320,7 +320,7 @@ typedef struct
     int n, most;
     int64_t all, largest; // number of weights of all waiting groups; number of weights of the
                           // largest group
-    bool on_card;
+    bool on_gpu;
 } window;
 
 static osh_status solve_window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
@@ -360,8 +360,8 @@ done:
 static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
-    bool many = !w->on_card && osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
-    if (w->on_card && w->n > 1) return solve_window_gather(cx, w);
+    bool many = !w->on_gpu && osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
+    if (w->on_gpu && w->n > 1) return solve_window_gather(cx, w);
     for (int k = 0; k < w->n && !many; k++) OSH_TRY(solve_group_run(cx, &w->of[k]));
     if (many) {
         for (int k = 0; k < w->n; k++)
@@ -406,9 +406,9 @@ static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh
     group *g = &w->of[w->n];
     OSH_TRY(solve_group_init(cx, g, r, s, first));
     if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
-    bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                  1; // true if the group is solved alone, because it runs on the
-                                     // GPU or uses several threads
+    bool many = w->on_gpu || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
+                                 1; // true if the group is solved alone, because it runs on the
+                                    // GPU or uses several threads
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -431,9 +431,9 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const osh_budget *p = r->budget;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
-    window w = {.most = 1, .on_card = s->w->device};
+    window w = {.most = 1, .on_gpu = s->w->device};
     if (s->apart)
-        w.most = w.on_card             ? OSH_GROUPS_AT_ONCE
+        w.most = w.on_gpu              ? OSH_GROUPS_AT_ONCE
                  : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
                                        : 1;
     OSH_NEW(cx, w.of, w.most);

@@ -66,7 +66,7 @@ static osh_status stats_new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int valu
     osh_status rc = OSH_OK;
     const osh_sum_type *t = &osh_sums[sum];
     osh_stat **of = &stats_sums(s, value)->of[sum];
-    osh_where where = {t->on_card ? s->plan->in->device : NULL, OSH_LIFE_LONG};
+    osh_where where = {t->on_gpu ? s->plan->in->device : NULL, OSH_LIFE_LONG};
     if (*of) goto done;
     if (where.d) stats_aim(s, t->layout, value);
     OSH_TRY(osh_stat_new(cx, of, t->type, s->plan->in->groups, I, where));

@@ -135,7 +135,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     return rc;
 }
 
-static void profile_read_arena(void *user, osh_profile_card *out)
+static void profile_read_arena(void *user, osh_profile_gpu *out)
 {
     const osh_device *d = user;
     out->now = (int64_t)osh_arena_used(d->arena), out->peak = (int64_t)osh_arena_peak(d->arena);

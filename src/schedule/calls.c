@@ -26,7 +26,7 @@ osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
         const osh_linear *of = &l[c->which[k]];
         c->jobs[k] = (osh_linear_job){.name = of->name, .scheme = of->scheme,
                                       .sparsity = of->prune.sparsity,
-                                      .pack = c->on_card && of->format->pack_rows};
+                                      .pack = c->on_gpu && of->format->pack_rows};
     }
 done:
     return rc;
@@ -55,7 +55,7 @@ bool osh_call_is_apart(const osh_call *c, int first)
 bool osh_call_gathers(const osh_call *c, int first)
 {
     const osh_modifier *m = &c->p->in->recipe->modifiers[c->p->match->linears[first].modifier];
-    return c->on_card && !c->p->in->by_route && osh_call_is_apart(c, first) && m->type->gathers &&
+    return c->on_gpu && !c->p->in->by_route && osh_call_is_apart(c, first) && m->type->gathers &&
            m->type->gathers(m, c->jobs, c->n);
 }
 

@@ -9,7 +9,7 @@ typedef struct osh_call {
     osh_span of;       // Linears to be solved: [of.first, of.end)
     bool (*done)(const void *user, int linear);
     const void *user;  // view: argument of `done`
-    bool on_card;
+    bool on_gpu;
     int *which;        // own, result: [n] indices of the Linears of the call, ascending
     osh_linear_job *jobs; // own, result: [n] jobs; only members that the plan decides are set
     int n, others;     // results. n: number of Linears of the call. others: number of unsolved

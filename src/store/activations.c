@@ -174,7 +174,7 @@ void osh_acts_unpinned(osh_acts *a) { a->pageable = true; }
 int64_t osh_acts_ahead(const osh_acts *a) { return a->ahead; }
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
 void osh_acts_of_run(osh_acts *a, uint64_t run) { a->disk.run = run; }
-void osh_acts_by_card(osh_acts *a) { a->disk.by_card = true; }
+void osh_acts_by_gpu(osh_acts *a) { a->disk.by_gpu = true; }
 void osh_acts_stage(osh_acts *a, uint64_t stage) { a->stage = stage; }
 
 static void acts_free_ways(osh_acts *a)

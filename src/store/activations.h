@@ -49,7 +49,7 @@ osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t 
 int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
-void osh_acts_by_card(osh_acts *a);
+void osh_acts_by_gpu(osh_acts *a);
 /* Both functions set numbers that identify files of tier disk. osh_acts_of_run sets a number that
  * no other run has. osh_acts_stage sets the number of the visit whose values are stored next. */
 void osh_acts_of_run(osh_acts *a, uint64_t run);

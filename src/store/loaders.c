@@ -60,12 +60,12 @@ int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame)
 }
 
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
-                                bool card)
+                                bool gpu)
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
-    size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
+    size_t rows = gpu ? osh_blocks_gross(n) : osh_tensor_gross(n);
     /* With a GPU there are blocks for one more batch: the batch that is being copied to the GPU. */
-    return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
+    return (n_ahead + gpu) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
 osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads,

@@ -41,5 +41,5 @@ int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batche
  * tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
-                                bool card);
+                                bool gpu);
 #endif

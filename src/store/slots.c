@@ -103,7 +103,7 @@ void osh_slots_deinit(osh_ctx *cx, osh_slots *s)
 
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
 {
-    osh_cuda_file_close(cx, f->card);
+    osh_cuda_file_close(cx, f->gpu);
     osh_file_close(cx, f->file);
     *f = (osh_slot_file){0};
 }
@@ -235,7 +235,7 @@ static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *head
         if (heads[k].n_bytes != n ||
             XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
             OSH_TRY(rows_get_through(cx, s, &r));
-            osh_cuda_file_distrust(cx, r.f->card,
+            osh_cuda_file_distrust(cx, r.f->gpu,
                                    "the bytes that the GPU read have another checksum");
         }
         r.at += n;
@@ -245,7 +245,7 @@ done:
 }
 
 /* Makes the GPU read samples [r->first, r->end). Their number is at most OSH_CUDA_SUMS. */
-static osh_status rows_get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
+static osh_status rows_get_by_gpu(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
     int64_t n = r->end - r->first;
@@ -259,7 +259,7 @@ static osh_status rows_get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
                            slot_head_at(s, r->value, r->first)));
     for (int64_t k = 0; k < n; k++) {
         size_t bytes = osh_slot_bytes(s, r->value, r->first + k);
-        OSH_TRY(osh_cuda_file_read(cx, r->f->card, to, bytes,
+        OSH_TRY(osh_cuda_file_read(cx, r->f->gpu, to, bytes,
                                    slot_data_at(s, r->value, r->first + k), false));
         osh_cuda_values_add(d, bytes, 0);
         OSH_TRY(osh_cuda_wordsum(cx, d, osh_cuda_sums(d) + k, to, bytes));
@@ -278,17 +278,17 @@ osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int v
 {
     osh_status rc = OSH_OK;
     size_t all = osh_tensor_bytes(t);
-    bool by_card = s->by_card && slots_in_blocks(s);
-    if (by_card && !f->card) {
+    bool by_gpu = s->by_gpu && slots_in_blocks(s);
+    if (by_gpu && !f->gpu) {
         osh_file_use_direct(f->file);
-        OSH_TRY(osh_cuda_file_open(cx, &f->card, s->device, f->file));
+        OSH_TRY(osh_cuda_file_open(cx, &f->gpu, s->device, f->file));
     }
     for (rows r = {.f = f, .value = value, .first = first, .end = first, .t = t}; r.at < all;
          r.first = r.end) {
         size_t n = 0;
-        while (r.end - r.first < (by_card ? OSH_CUDA_SUMS : 1) && r.at + n < all)
+        while (r.end - r.first < (by_gpu ? OSH_CUDA_SUMS : 1) && r.at + n < all)
             n += osh_slot_bytes(s, value, r.end++);
-        OSH_TRY(by_card ? rows_get_by_card(cx, s, &r) : rows_get_through(cx, s, &r));
+        OSH_TRY(by_gpu ? rows_get_by_gpu(cx, s, &r) : rows_get_through(cx, s, &r));
         r.at += n;
     }
 done:

@@ -21,7 +21,7 @@
 
 typedef struct osh_slot_file { // the file of one value
     osh_file *file;      // own: the open file; NULL: not yet created
-    osh_cuda_file *card; // own: handle by which the GPU reads the file; NULL: not yet opened
+    osh_cuda_file *gpu;  // own: handle by which the GPU reads the file; NULL: not yet opened
     uint64_t stage;      // number of the stage in which the value was stored (osh_acts_stage)
 } osh_slot_file;
 
@@ -31,7 +31,7 @@ typedef struct osh_slots {
     osh_device *device;   // view: device to whose memory files are read; NULL: there is none, and
                           // files have the layout without blocks
     bool f16;             // true if samples are stored as F16 instead of the value's dtype
-    bool zstd, by_card;   // zstd: true if samples are compressed; by_card: true if the GPU itself
+    bool zstd, by_gpu;    // zstd: true if samples are compressed; by_gpu: true if the GPU itself
                           // reads files
     uint64_t run;
     void *frame;          // own: [frame_room] buffer for zstd

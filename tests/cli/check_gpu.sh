@@ -17,14 +17,14 @@ bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --pack carried --build-dir . 2>err |
 # The pack of a build for one generation of GPUs has at most 25 MB, and a larger one is refused:
 # that of a build without CUDA, with files of the same names.
 scripts=$OSH_SOURCE_DIR/scripts build=$(dirname "$OSH_TOOLS")
-if [ -e "$build/tests/card_ops" ]; then
+if [ -e "$build/tests/gpu_ops" ]; then
     bash "$scripts/check-gpu.sh" --pack gpu.tzst --build-dir "$build"
     [ "$(stat -c %s gpu.tzst)" -le 25000000 ]
 fi
 mkdir -p own/tests && cp "$OSH_TOOLS/make_model" own/oneshot
 for name in make_model card_ops inject.so; do cp "$OSH_TOOLS/make_model" own/tests/$name; done
 for file in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do cp "$OSH_TOOLS/make_model" "own/tests/cuda_$(basename "$file" .cu)"; done
-for file in $(grep -l 'card\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
+for file in $(grep -l 'on_gpu\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
     cp "$OSH_TOOLS/make_model" "own/tests/$(basename "$file" .c)"
 done
 echo 'CMAKE_HOME_DIRECTORY:INTERNAL=/nowhere' >own/CMakeCache.txt

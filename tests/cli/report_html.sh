@@ -70,7 +70,7 @@ def contrast(a, b):
     a, b = sorted((luminance(a), luminance(b)))
     return (b + 0.05) / (a + 0.05)
 for name, t in (("light", light), ("dark", dark)):
-    for behind in ("--back", "--card"):
+    for behind in ("--back", "--tile"):
         for word in ("--ink", "--soft", "--warn"):
             assert contrast(t[word], t[behind]) >= 4.5, (name, word, behind, contrast(t[word], t[behind]))
     assert contrast(t["--bar"], t["--back"]) >= 3, (name, "--bar")

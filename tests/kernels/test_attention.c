@@ -5,7 +5,7 @@
  * The cases have lengths around the sizes of the kernel's tiles (64 keys, 128 queries, bands of
  * 16), heads of its four sizes and of sizes between, groups, windows, more samples than one launch
  * can process, and less shared memory. */
-#include "card.h"
+#include "on_gpu.h"
 
 /* Exists (tests/play/play.h) only if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
@@ -145,17 +145,17 @@ static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at
     batch b;
     batch_open(cx, &b, at, T, n, amp, dt);
     batch_define(&b, at);
-    for (int order = 0; order < (dt == OSH_BF16 ? card_orders() : 1); order++) {
-        card_order(order);
+    for (int order = 0; order < (dt == OSH_BF16 ? gpu_orders() : 1); order++) {
+        gpu_order(order);
         memset(b.out.t.data, 0, osh_tensor_bytes(&b.out.t));
-        if (card_run(cx, d, op, &b.a, 0)) fail_msg("%s", osh_error_text(cx));
+        if (gpu_run(cx, d, op, &b.a, 0)) fail_msg("%s", osh_error_text(cx));
         double e = nmse(&b.out.t, &b.want.t), most = tol_of(op->tol, dt);
         if (!(e <= most))
             fail_msg("Dh %lld, %lld samples of %lld.. tokens, %s, order %d: NMSE %g, want %g",
                      (long long)at->head_dim, (long long)n, (long long)T[0], osh_dtype_name(dt),
                      order, e, most);
     }
-    card_order(0);
+    gpu_order(0);
     assert_int_equal(op->run[OSH_REF](cx, &(osh_op_args){.in = {b.a.in[0], b.a.in[1], b.a.in[2]},
                                                          .out = {&b.want.t},
                                                          .attr = at,
@@ -173,7 +173,7 @@ static void test_definition(void **state)
     (void)state;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof shapes / sizeof *shapes; i++) {
         const shape *s = &shapes[i];
         int64_t n = 0;
@@ -196,7 +196,7 @@ static void test_many_samples(void **state)
     for (int i = 0; i < MANY; i++) T[i] = i == 66 ? 0 : i % 7 + 1;
     T[3] = 130;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     if (d) batch_check(cx, d, &at, T, MANY, 1, OSH_BF16);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
@@ -221,8 +221,8 @@ static void test_less_shared_memory(void **state)
         batch_open(cx, &b, &s->at, s->T, n, s->amp, OSH_BF16);
         for (int k = 0; k < 3; k++) {
             osh_play_shared(shared[k]);
-            osh_device *d = card_open(cx, CARD_BYTES);
-            if (card_run(cx, d, osh_op_find("attention"), &b.a, 0))
+            osh_device *d = gpu_open(cx, GPU_BYTES);
+            if (gpu_run(cx, d, osh_op_find("attention"), &b.a, 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!k) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             assert_memory_equal(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
@@ -245,13 +245,13 @@ static void test_neighbours(void **state)
     const uint16_t nan = 0x7fc0; // the bits of a NaN in BF16
     batch b;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     if (d) {
         batch_open(cx, &b, &at, T, 3, 1, OSH_BF16);
         for (int i = 0; i < 3; i++)
             for (int64_t n = 70 * osh_width(&b.in[i].t); n < 80 * osh_width(&b.in[i].t); n++)
                 memcpy(osh_elem(&b.in[i].t, n), &nan, sizeof nan);
-        assert_int_equal(card_run(cx, d, osh_op_find("attention"), &b.a, 0), OSH_OK);
+        assert_int_equal(gpu_run(cx, d, osh_op_find("attention"), &b.a, 0), OSH_OK);
         assert_int_equal(osh_find_nonfinite(b.out.t.data, OSH_BF16, osh_tensor_numel(&b.out.t)),
                          70 * 128);
         for (int64_t n = 70 * 128; n < 80 * 128; n++) assert_true(isnan(value_at(&b.out.t, n)));

@@ -1,6 +1,6 @@
 /* test_gptq.c - compares gptq_solve with the reference (simple loops over the columns), on the CPU
  * and on a GPU. */
-#include "card.h"
+#include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
 #include "quant/format.h"
@@ -137,13 +137,13 @@ static const problem problems[] = {
 
 /* Checks the weight that the GPU dequantized from the codes: it must match the codes, with the
  * dtype of w and the column order of the file. */
-static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out,
+static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, gpu_copy_of *w_out,
                         const double *squares)
 {
     osh_tensor *got = NULL;
     double err = 0, all = 0;
     assert_int_equal(osh_tensor_new(cx, &got, a->w->dtype, 2, a->w->shape), OSH_OK);
-    card_take(cx, got, w_out);
+    gpu_take(cx, got, w_out);
     for (int64_t o = 0; o < a->O; o++)
         for (int64_t i = 0; i < a->I; i++) {
             int64_t at = o * a->I + (a->perm ? a->perm[i] : i);
@@ -164,22 +164,22 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
 {
     enum { MOST = 8 };
     osh_gptq_solve_args on[MOST];
-    carded cw[MOST], ct[MOST];
+    gpu_copy_of cw[MOST], ct[MOST];
     double squares[MOST][2];
     const osh_gptq_solve_args *a = jobs;
-    carded cu[MOST];
+    gpu_copy_of cu[MOST];
     int n_inputs = 0;
     osh_gptq_group g = {.I = a->I, .block_size = a->block_size};
     for (int k = 0; k < n; k++) {
         if (!k || (several && jobs[k].perm != jobs[k - 1].perm)) {
             osh_tensor u =
                 osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)jobs[k].u);
-            cu[n_inputs++] = card_put(cx, d, &u);
+            cu[n_inputs++] = gpu_put(cx, d, &u);
         }
-        cw[k] = card_put(cx, d, jobs[k].w), on[k] = jobs[k];
+        cw[k] = gpu_put(cx, d, jobs[k].w), on[k] = jobs[k];
         on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu[n_inputs - 1].t.data,
         on[k].squares = squares[k];
-        if (jobs[k].target) ct[k] = card_put(cx, d, jobs[k].target), on[k].target = &ct[k].t;
+        if (jobs[k].target) ct[k] = gpu_put(cx, d, jobs[k].target), on[k].target = &ct[k].t;
         osh_gptq_group_add(&g, jobs[k].O, jobs[k].n_scale_cols);
     }
     g.n_inputs = n_inputs;
@@ -201,10 +201,10 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     osh_ctx_free(own);
     for (int k = 0; k < n; k++) {
         if (!jobs[k].packed) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
-        else card_take(cx, NULL, &cw[k]);
-        if (jobs[k].target) card_take(cx, NULL, &ct[k]);
+        else gpu_take(cx, NULL, &cw[k]);
+        if (jobs[k].target) gpu_take(cx, NULL, &ct[k]);
     }
-    for (int k = 0; k < n_inputs; k++) card_take(cx, NULL, &cu[k]);
+    for (int k = 0; k < n_inputs; k++) gpu_take(cx, NULL, &cu[k]);
     return rc;
 }
 
@@ -252,12 +252,12 @@ static void check_solution(const solution *ref, const solution *fast, const prob
 
 /* Solves on a GPU in each order of the threads, and with two sizes of the arena. The bytes must be
  * equal. */
-static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
+static void check_gpu(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
 {
     solution first, s;
     solution_open(cx, &first, p);
-    for (int k = 0; k < card_orders(); k++) {
-        card_order(k);
+    for (int k = 0; k < gpu_orders(); k++) {
+        gpu_order(k);
         solution_open(cx, &s, p);
         assert_int_equal(solve_on(cx, d[k % 2], k ? &s.a : &first.a, 1), OSH_OK);
         if (!k) check_solution(ref, &first, p, "GPU");
@@ -339,7 +339,7 @@ static void test_solve(void **state)
 
     assert_int_equal(osh_ctx_new(&one, 1), OSH_OK);
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
-    osh_device *d[2] = {card_open(one, CARD_BYTES), card_open(one, CARD_BYTES / 8)};
+    osh_device *d[2] = {gpu_open(one, GPU_BYTES), gpu_open(one, GPU_BYTES / 8)};
     for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
         const problem *p = &problems[k];
         solution ref, fast, threads;
@@ -353,7 +353,7 @@ static void test_solve(void **state)
         assert_memory_equal(fast.codes, threads.codes, (size_t)n);
         assert_memory_equal(fast.loss, threads.loss, (size_t)p->O * 8);
         check_solution(&ref, &fast, p, "CPU");
-        if (d[0]) check_card(one, d, p, &ref);
+        if (d[0]) check_gpu(one, d, p, &ref);
         solution_close(one, &ref), solution_close(one, &fast), solution_close(three, &threads);
     }
     osh_device_close(one, d[0]), osh_device_close(one, d[1]);
@@ -385,7 +385,7 @@ static void test_solve_order(void **state)
             to[o * I + i] = moved.dead[c] ? 0 : from[o * I + c];
         }
     moved.a.perm = moved.perm, moved.a.dead = moved.dead;
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) {
         osh_status (*run)(osh_ctx *, const osh_gptq_solve_args *) =
             column ? osh_gptq_solve : osh_gptq_solve_ref;
@@ -485,13 +485,13 @@ static void together_case(osh_ctx *cx, const same_input *c)
     open_jobs(cx, alone, a, c);
     for (int room = 0; room < 3; room++) { // room 0: memory for all rows; 1: for some rows; 2: for
                                            // the smallest possible number of rows
-        osh_device *d = card_open(cx, other + (room == 0   ? most
-                                               : room == 1 ? (most + least) / 2
-                                                           : least));
+        osh_device *d = gpu_open(cx, other + (room == 0   ? most
+                                              : room == 1 ? (most + least) / 2
+                                                          : least));
         open_jobs(cx, all, b, c);
         for (int k = 0; !room && k < N_TOGETHER; k++)
             assert_int_equal(solve_on(cx, d, &a[k], 1), OSH_OK);
-        card_order(room);
+        gpu_order(room);
         assert_int_equal(solve_on(cx, d, b, N_TOGETHER), OSH_OK);
         for (int k = 0; k < N_TOGETHER; k++) {
             int64_t n = c->p[k].O * c->I, differ = 0;
@@ -529,7 +529,7 @@ static void test_solve_together(void **state)
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t k = 0; d && k < sizeof cases / sizeof *cases; k++) together_case(cx, &cases[k]);
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -571,17 +571,17 @@ static void inputs_case(osh_ctx *cx, const problem *p)
     for (int k = 0; k < N_INPUTS; k++) osh_gptq_group_add(&g, p->O, n_cols);
     osh_gptq_group_add(&one, p->O, n_cols);
     size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int k = 0; k < N_INPUTS; k++) {
         open_input(cx, &alone[k], p, k);
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
     /* The memory is enough for all panels, for many panels, for few panels, for one panel. */
-    for (int room = 0; room < 4; room += card_looks_at_addresses() ? 2 : 1) {
+    for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 2 : 1) {
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
-        d = card_open(cx, others + given[room]);
-        card_order(room % card_orders());
+        d = gpu_open(cx, others + given[room]);
+        gpu_order(room % gpu_orders());
         for (int k = 0; k < N_INPUTS; k++) open_input(cx, &all[k], p, k), a[k] = all[k].a;
         assert_int_equal(solve_inputs_on(cx, d, a, N_INPUTS, true), OSH_OK);
         for (int k = 0; k < N_INPUTS; k++) {
@@ -614,7 +614,7 @@ static void test_solve_inputs(void **state)
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     osh_device_close(cx, d);
     for (size_t k = 0; d && k < sizeof cases / sizeof *cases; k++) inputs_case(cx, &cases[k]);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -653,7 +653,7 @@ static void test_solve_ties(void **state)
     (void)state;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     ties_case(cx, d, false, 4);
     ties_case(cx, d, true, 8);
     ties_case(cx, d, true, 4);

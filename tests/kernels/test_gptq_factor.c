@@ -1,6 +1,6 @@
 /* test_gptq_factor.c - compares gptq_factor with the definition of the factor, and tests the
  * functions that permute H for a solve and restore it, on the CPU and on a GPU. */
-#include "card.h"
+#include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
 
@@ -16,7 +16,7 @@ static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tens
     const osh_op *op = osh_op_find("gptq_factor");
     osh_op_args a = {.out = {h}};
     if (column == OSH_CUDA)
-        return card_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
+        return gpu_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
     return op->run[column](cx, &a);
 }
 
@@ -64,12 +64,12 @@ static void test_factor(void **state)
         1, 2, 5, 7, 8, 64, 65, 127, 128, 129, 255, 256, 257, 576, OSH_FACTORS_MOST + 6};
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
         if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
-        if (column != OSH_CUDA && card_alone()) continue;
-        for (int k = 0; k < (column == OSH_CUDA ? card_orders() : 1); k++) {
-            card_order(k);
+        if (column != OSH_CUDA && gpu_alone()) continue;
+        for (int k = 0; k < (column == OSH_CUDA ? gpu_orders() : 1); k++) {
+            gpu_order(k);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 /* For more columns, only the GPU has other code. */
                 if (column == OSH_CPU && sizes[i] > OSH_FACTORS_MOST) continue;
@@ -137,7 +137,7 @@ static void test_factor_refuses(void **state)
     const osh_op *op = osh_op_find("gptq_factor");
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
@@ -162,13 +162,13 @@ static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int3
         assert_int_equal(osh_gptq_permute(cx, h->data, h->shape[0], perm), OSH_OK);
         return;
     }
-    carded c = card_put(cx, d, h);
+    gpu_copy_of c = gpu_put(cx, d, h);
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
     assert_int_equal(osh_gptq_permute_cuda(cx, &c.t, perm), OSH_OK);
     if (osh_arena_peak(d->arena) > peak)
         assert_true(osh_arena_peak(d->arena) <= before + osh_gptq_permute_cuda_bytes(h->shape[0]));
     assert_int_equal(osh_arena_used(d->arena), before);
-    card_take(cx, h, &c);
+    gpu_take(cx, h, &c);
 }
 
 /* Restores H and doubles its diagonal. On a GPU, uses the calls that a modifier makes. */
@@ -176,14 +176,14 @@ static void matrix_restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *dia
 {
     int64_t I = h->shape[0];
     if (d) {
-        carded c = card_put(cx, d, h);
+        gpu_copy_of c = gpu_put(cx, d, h);
         float *got = osh_alloc(cx, (size_t)I * sizeof *got);
         assert_int_equal(osh_gptq_restore_cuda(cx, &c.t, diag), OSH_OK);
         assert_int_equal(osh_gptq_diag_cuda(cx, got, &c.t), OSH_OK);
         assert_memory_equal(got, diag, (size_t)I * sizeof *got);
         for (int64_t i = 0; i < I; i++) got[i] = 2 * diag[i];
         assert_int_equal(osh_gptq_set_diag_cuda(cx, &c.t, got), OSH_OK);
-        card_take(cx, h, &c);
+        gpu_take(cx, h, &c);
         osh_free(cx, got);
     } else {
         assert_int_equal(osh_gptq_restore(cx, h->data, I, diag), OSH_OK);
@@ -227,11 +227,11 @@ static void test_permute(void **state)
     osh_ctx *cx = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
         permute_case(cx, NULL, sizes[k / 2], k % 2);
-        for (int order = 0; d && order < card_orders(); order++) {
-            card_order(order);
+        for (int order = 0; d && order < gpu_orders(); order++) {
+            gpu_order(order);
             permute_case(cx, d, sizes[k / 2], k % 2);
         }
     }
@@ -286,20 +286,20 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
     size_t others =
         (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * CARD_GUARD);
     size_t given = room == 0 ? most : room == 1 ? (most + least) / 2 : least;
-    osh_device *d = card_open(cx, others + given);
-    carded c[TOGETHER];
+    osh_device *d = gpu_open(cx, others + given);
+    gpu_copy_of c[TOGETHER];
     float *h[TOGETHER];
     int failed[TOGETHER] = {7, 7, 7, 7, 7};
     for (int k = 0; k < n; k++) {
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){x->I, x->I}, x->h[first + k]);
-        c[k] = card_put(cx, d, &t), h[k] = c[k].t.data;
+        c[k] = gpu_put(cx, d, &t), h[k] = c[k].t.data;
     }
     osh_gptq_hessians all = {h, x->perm + first * x->I, x->diag + first * x->I, x->I, n};
     assert_int_equal(osh_gptq_factors_cuda(cx, d, failed, &all), OSH_OK);
     for (int k = 0; k < n; k++) {
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){x->I, x->I}, x->h[first + k]);
         assert_int_equal(failed[k], first + k == x->bad);
-        card_take(cx, &t, &c[k]);
+        gpu_take(cx, &t, &c[k]);
     }
     size_t said = osh_gptq_factors_cuda_bytes(x->I, n, given);
     assert_true(said <= given && osh_arena_peak(d->arena) == OSH_CUDA_WORKSPACE + others + said);
@@ -329,14 +329,14 @@ static void test_factors_together(void **state)
     const int64_t sizes[] = {1, 7, 64, 65, 130, 193};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
         /* room 3: one call for each matrix. With less memory the kernels are the same, so a check
          * of addresses skips these cases. */
-        for (int room = 0; room < 4; room += card_looks_at_addresses() ? 3 : 1) {
+        for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 3 : 1) {
             several x;
             several_open(cx, &x, sizes[i], (int)i % TOGETHER);
-            card_order(room % card_orders());
+            gpu_order(room % gpu_orders());
             for (int k = 0; k < TOGETHER; k += room == 3 ? 1 : TOGETHER)
                 several_factor(cx, &x, k, room == 3 ? 1 : TOGETHER, room % 3);
             for (int k = 0; k < TOGETHER; k++) check_alone(cx, d, &x, k);
@@ -355,19 +355,19 @@ static void test_diags(void **state)
     osh_ctx *cx = NULL;
     several x;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     several_open(cx, &x, I, 0);
-    carded c[TOGETHER];
+    gpu_copy_of c[TOGETHER];
     float *h[TOGETHER], diag[TOGETHER * I];
     for (int k = 0; d && k < TOGETHER; k++) {
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, x.h[k]);
         for (int i = 0; i < I; i++) x.h[k][i * (I + 1)] = (float)(k * I + i);
-        c[k] = card_put(cx, d, &t), h[k] = c[k].t.data;
+        c[k] = gpu_put(cx, d, &t), h[k] = c[k].t.data;
     }
     osh_gptq_hessians all = {h, NULL, NULL, I, TOGETHER};
     if (d) assert_int_equal(osh_gptq_diags_cuda(cx, d, diag, &all), OSH_OK);
     for (int k = 0; d && k < TOGETHER * I; k++) assert_true(diag[k] == (float)k);
-    for (int k = 0; d && k < TOGETHER; k++) card_take(cx, NULL, &c[k]);
+    for (int k = 0; d && k < TOGETHER; k++) gpu_take(cx, NULL, &c[k]);
     several_close(cx, &x);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
@@ -382,7 +382,7 @@ static void test_factor_keeps_upper(void **state)
     osh_ctx *cx = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
         if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
         for (int i = 0; i < I * I; i++)

@@ -1,6 +1,6 @@
 /* test_gptq_refine.c - compares GPTQ's search for scales and the steps that refine its codes with
  * references, and checks that no step raises tr(dW H dW^T) for any Hessian. */
-#include "card.h"
+#include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
@@ -231,7 +231,7 @@ static double search_loss(const solution *s)
 static void test_scales(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
@@ -282,7 +282,7 @@ static int kind_step(int step) { return SANITIZED ? N_KINDS : step; }
 static void test_never_raises(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx;
     double gain[N_STEPS] = {0};
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
@@ -318,7 +318,7 @@ static void test_never_raises(void **state)
 static void test_against_reference(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = kind_first(i); k < N_KINDS; k += kind_step(2)) {
             solution s[3] = {{0}};
@@ -357,18 +357,18 @@ static void test_against_reference(void **state)
 
 /* Runs the search and all steps on a GPU with only the predicted memory. The caller compares the
  * losses with the reference, and the bytes for different orders of the threads. */
-static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s,
-                           double *loss, double *all)
+static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s,
+                          double *loss, double *all)
 {
     solution_open(cx, s, p, k);
     osh_gptq_scales_args a = scales_args(s);
-    carded w = card_put(cx, d, s->w);
+    gpu_copy_of w = gpu_put(cx, d, s->w);
     size_t before = osh_arena_used(d->arena);
     a.w = &w.t;
     assert_int_equal(osh_gptq_scales_cuda(cx, d, &a), OSH_OK);
     solution_solve(cx, s);
     osh_tensor h = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, s->h);
-    carded ch = card_put(cx, d, &h);
+    gpu_copy_of ch = gpu_put(cx, d, &h);
     osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
     r.w = &w.t, r.h = ch.t.data, r.all = all;
     before = osh_arena_used(d->arena);
@@ -379,16 +379,16 @@ static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k,
     size_t said = osh_gptq_refine_cuda_host_bytes(p->O, p->I, p->group, p->row_block, 1);
     if (osh_play_order) assert_true(osh_mem_used_peak(own, OSH_MEM_HOST) <= said);
     osh_ctx_free(own);
-    card_take(cx, NULL, &ch);
-    card_take(cx, NULL, &w);
+    gpu_take(cx, NULL, &ch);
+    gpu_take(cx, NULL, &w);
 }
 
-static void test_card(void **state)
+static void test_gpu(void **state)
 {
     (void)state;
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof problems / sizeof *problems; i++) {
         const problem *p = &problems[i];
         kind k = i % N_KINDS;
@@ -400,10 +400,10 @@ static void test_card(void **state)
         osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);
         a.all = &all[2];
         assert_int_equal(osh_gptq_refine_ref(cx, &a), OSH_OK);
-        for (int n = 0; n < (card_orders() > 1 ? 2 : 1); n++) {
-            card_order(n);
+        for (int n = 0; n < (gpu_orders() > 1 ? 2 : 1); n++) {
+            gpu_order(n);
             long waits = osh_play_calls ? osh_play_calls("cudaEventSynchronize") : 0;
-            refine_on_card(cx, d, p, k, &s[n], loss[n], &all[n]);
+            refine_on_gpu(cx, d, p, k, &s[n], loss[n], &all[n]);
             /* the host must wait only a few times, because the blocks of H are not copied row by
              * row */
             if (osh_play_calls && p->I > 100)
@@ -422,7 +422,7 @@ static void test_card(void **state)
         double scatter, is = solution_objective(cx, &s[0], &scatter);
         assert_true(fabs(is - loss[0][N_STEPS]) <= 1e-5 * scatter);
         assert_true(fabs(all[0] - all[2]) <= 1e-5 * all[2]);
-        if (card_orders() > 1) {
+        if (gpu_orders() > 1) {
             assert_memory_equal(s[0].codes, s[1].codes, (size_t)(p->O * p->I));
             assert_memory_equal(s[0].scale, s[1].scale, (size_t)s[0].n_scales * 4);
             solution_close(cx, &s[1]);
@@ -440,7 +440,7 @@ int main(void)
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_never_raises),
         cmocka_unit_test(test_against_reference),
-        cmocka_unit_test(test_card),
+        cmocka_unit_test(test_gpu),
     };
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* test_gptq_target.c - compares gptq_shift and gptq_target with their references, and checks that
  * they compute the weight whose output is closest to that of the original model. */
-#include "card.h"
+#include "on_gpu.h"
 #include "gptq_hessian.h"
 
 static bool has_column(const osh_op *op, int column, const osh_device *d)
@@ -12,7 +12,7 @@ static osh_status run_column(osh_ctx *cx, osh_device *d, int column, const osh_o
                              const osh_op_args *a, int64_t I, int64_t O)
 {
     if (column == OSH_CUDA)
-        return card_run(cx, d, op, a, op->scratch_cuda(NULL, (int64_t[]){I}, I, O, OSH_F32));
+        return gpu_run(cx, d, op, a, op->scratch_cuda(NULL, (int64_t[]){I}, I, O, OSH_F32));
     return op->run[column](cx, a);
 }
 
@@ -92,7 +92,7 @@ static void test_columns(void **state)
     osh_ctx *cx = NULL, *three = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
         if (!has_column(osh_op_find("gptq_shift"), column, d)) continue;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

@@ -3,7 +3,7 @@
  * The reference must agree with finite differences of the forward reference, in F32. The CPU and
  * CUDA kernels must agree with the reference, a batch with its samples, three threads with one. No
  * op may use more memory than it predicts. Ops without a gradient must be refused. */
-#include "card.h"
+#include "on_gpu.h"
 #include "ops/scan.h"
 
 typedef struct grad_case {
@@ -257,7 +257,7 @@ static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 
 static void test_differences(void **state)
 {
-    if (card_alone() || isa_repeats()) return; // this test runs only references
+    if (gpu_alone() || isa_repeats()) return; // this test runs only references
     osh_ctx *cx = *state;
     for (int i = 0; i < N_CASES; i++) {
         grad_run r;
@@ -301,7 +301,7 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
  * (at most 2^-9). */
 static void test_fast(void **state)
 {
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx = *state;
     const struct { osh_dtype dt; bool rough; double most; } ways[] = {
         {OSH_F32, false, 1e-9}, {OSH_BF16, false, 1e-9}, {OSH_BF16, true, 1e-4}};
@@ -334,7 +334,7 @@ static void test_fast(void **state)
  * gradient of zeros gets. din[0] is dout if the op allows this. */
 static void test_fresh(void **state)
 {
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx = *state;
     const struct {
         osh_dtype dt;
@@ -379,7 +379,7 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
  * bytes of one thread. */
 static void test_alone(void **state)
 {
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx = *state, *three = NULL;
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
     for (int i = 0; i < 2 * N_CASES; i++) {
@@ -416,7 +416,7 @@ static void test_alone(void **state)
 static void test_scratch(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (int i = 0; i < 2 * N_CASES; i++) {
         grad_run r;
         osh_ctx *cx = NULL;
@@ -478,12 +478,12 @@ static void test_none(void **state)
 static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
 {
     osh_grad_args a = args_of(r), on = {.attr = a.attr, .seqs = a.seqs, .rough = rough};
-    carded in[MOST_IN], din[MOST_IN], dout = card_put(cx, d, r->dout);
+    gpu_copy_of in[MOST_IN], din[MOST_IN], dout = gpu_put(cx, d, r->dout);
     int64_t width[MOST_IN] = {0};
     on.dout[0] = &dout.t;
     for (int k = 0; k < r->n_in; k++) {
-        in[k] = card_put(cx, d, r->in[k]), on.in[k] = &in[k].t, width[k] = osh_width(r->in[k]);
-        if (r->din[k]) din[k] = card_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
+        in[k] = gpu_put(cx, d, r->in[k]), on.in[k] = &in[k].t, width[k] = osh_width(r->in[k]);
+        if (r->din[k]) din[k] = gpu_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
     }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
     size_t said = r->op->grad_scratch_cuda
@@ -495,16 +495,16 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
         fail_msg("%s takes %zu bytes of the GPU, predicted %zu", r->c->op,
                  osh_arena_peak(d->arena) - before, said);
     for (int k = 0; k < r->n_in; k++) {
-        card_take(cx, NULL, &in[k]);
-        if (r->din[k]) card_take(cx, r->din[k], &din[k]);
+        gpu_take(cx, NULL, &in[k]);
+        if (r->din[k]) gpu_take(cx, r->din[k], &din[k]);
     }
-    card_take(cx, NULL, &dout);
+    gpu_take(cx, NULL, &dout);
     return rc;
 }
 
 /* Checks the CUDA kernel of an op: its gradients must be near the reference, and the same in every
  * order of the threads. */
-static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype dt, bool rough)
+static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype dt, bool rough)
 {
     grad_run r;
     osh_tensor *want[MOST_IN] = {0}, *got[MOST_IN] = {0};
@@ -512,8 +512,8 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
     osh_grad_args a = args_of(&r);
     assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
     copy_din(cx, &r, want);
-    for (int o = 0; o < card_orders(); o++) {
-        card_order(o);
+    for (int o = 0; o < gpu_orders(); o++) {
+        gpu_order(o);
         zero_din(&r);
         if (grad_on(cx, d, &r, rough)) fail_msg("%s", osh_error_text(cx));
         for (int k = 0; o && k < r.n_in; k++)
@@ -522,7 +522,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
                          (int)(c - cases), k);
         copy_din(cx, &r, got);
     }
-    card_order(0);
+    gpu_order(0);
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
@@ -540,23 +540,23 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
     grad_run_close(cx, &r);
 }
 
-static void test_card(void **state)
+static void test_gpu(void **state)
 {
     static const char *const names[] = {"linear",    "rms_norm",        "layer_norm", "rope",
                                         "attention", "attention_sinks", "glu",        "act",
                                         "add",       "scale",           "slice"};
     osh_ctx *cx = *state;
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
         bool has = false;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             has |= !strcmp(cases[i].op, names[k]);
         assert_true(has == (osh_op_find(cases[i].op)->grad[OSH_CUDA] != NULL));
         if (!has) continue;
-        check_card(cx, d, &cases[i], OSH_F32, false);
-        check_card(cx, d, &cases[i], OSH_BF16, false);
-        check_card(cx, d, &cases[i], OSH_F16, false);
-        check_card(cx, d, &cases[i], OSH_BF16, true);
+        check_gpu(cx, d, &cases[i], OSH_F32, false);
+        check_gpu(cx, d, &cases[i], OSH_BF16, false);
+        check_gpu(cx, d, &cases[i], OSH_F16, false);
+        check_gpu(cx, d, &cases[i], OSH_BF16, true);
     }
     osh_device_close(cx, d);
 }
@@ -571,7 +571,7 @@ int main(void)
         cmocka_unit_test_prestate(test_differences, cx), cmocka_unit_test_prestate(test_fast, cx),
         cmocka_unit_test_prestate(test_fresh, cx),       cmocka_unit_test_prestate(test_alone, cx),
         cmocka_unit_test_prestate(test_scratch, cx),     cmocka_unit_test_prestate(test_none, cx),
-        cmocka_unit_test_prestate(test_card, cx),        cmocka_unit_test(test_torture),
+        cmocka_unit_test_prestate(test_gpu, cx),         cmocka_unit_test(test_torture),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     osh_ctx_free(cx);

@@ -4,7 +4,7 @@
  * Also checks that guard bytes do not change, that a batch gives the bytes of its samples alone,
  * and one thread the bytes of three. Each attribute must have an effect: the result without the
  * attribute must differ. */
-#include "card.h"
+#include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
 
@@ -306,7 +306,7 @@ static const op_case cases[] = {
 /* Additional cases for a GPU: rows that share a block, positions above 2^17, scores in several
  * chunks. */
 enum { FAR_TOKENS = 10000 }; // a case with more tokens is run only once
-static const op_case card_cases[] = {
+static const op_case gpu_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
     {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
     {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
@@ -409,7 +409,7 @@ static void check_against_ref(osh_ctx *cx, const op_case *c, osh_dtype dt)
 static void test_fast_equals_ref(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx = NULL;
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
 
@@ -453,7 +453,7 @@ static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtyp
 static void test_same_bytes(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *one = NULL, *three = NULL;
 
     assert_int_equal(osh_ctx_new(&one, 1), OSH_OK);
@@ -518,7 +518,7 @@ static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 static void test_in_pieces(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -538,7 +538,7 @@ static void test_in_pieces(void **state)
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const op_case *c = &cases[i];
         const osh_op *op = osh_op_find(c->op);
@@ -568,7 +568,7 @@ static void test_scratch_and_shapes(void **state)
 static void test_torture(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         for (int column = OSH_REF; column <= OSH_CPU; column++) {
@@ -637,7 +637,7 @@ static void test_first_nonfinite(void **state)
 /* Runs the op on the GPU d, or on the CPU if d is NULL. */
 static void run_on(osh_ctx *cx, osh_device *d, const osh_op *op, osh_op_args *a)
 {
-    if (d) assert_int_equal(card_run(cx, d, op, a, 0), OSH_OK);
+    if (d) assert_int_equal(gpu_run(cx, d, op, a, 0), OSH_OK);
     else assert_int_equal(osh_op_run(cx, op, a), OSH_OK);
 }
 
@@ -730,9 +730,9 @@ static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, i
 /* Runs each sample alone on the GPU, on its rows of the batch's tensors. */
 static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
 {
-    carded in[5], out = card_put(cx, d, &r->out.t);
+    gpu_copy_of in[5], out = gpu_put(cx, d, &r->out.t);
     for (int i = 0; i < r->n_in; i++)
-        if (r->a.in[i]) in[i] = card_put(cx, d, r->a.in[i]);
+        if (r->a.in[i]) in[i] = gpu_put(cx, d, r->a.in[i]);
     for (int64_t s = 0; s < r->seqs.n; s++) {
         int64_t row = r->offsets[s], n = r->offsets[s + 1] - row;
         osh_tensor part[5], to = out.t;
@@ -749,8 +749,8 @@ static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r
         assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
     }
     for (int i = 0; i < r->n_in; i++)
-        if (r->a.in[i]) card_take(cx, NULL, &in[i]);
-    card_take(cx, &r->out.t, &out);
+        if (r->a.in[i]) gpu_take(cx, NULL, &in[i]);
+    gpu_take(cx, &r->out.t, &out);
 }
 
 /* True if the GPU computes the case by src/ops/cuda/attention_fused.cuh. */
@@ -761,7 +761,7 @@ static bool is_fused(const op_case *c, osh_dtype dt)
     return dt != OSH_F32 && at->head_dim % 8 == 0 && at->head_dim <= 128;
 }
 
-static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, osh_dtype stored)
+static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
     op_run ref, first, again;
@@ -771,11 +771,11 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
     op_run_open_as(cx, &again, c, dt, stored);
     n = osh_tensor_bytes(&ref.out.t);
     assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
-    for (int k = 0; k < (c->n > FAR_TOKENS ? 1 : card_orders()); k++) {
+    for (int k = 0; k < (c->n > FAR_TOKENS ? 1 : gpu_orders()); k++) {
         op_run *r = k ? &again : &first;
-        card_order(k);
+        gpu_order(k);
         size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0;
-        if (card_run(cx, d, op, &r->a, most))
+        if (gpu_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))
             fail_msg("%s [%lld, %lld] %s: another order of the threads gives other bytes", c->op,
@@ -802,7 +802,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
     op_run_close(cx, &again), op_run_close(cx, &first), op_run_close(cx, &ref);
 }
 
-static void test_card(void **state)
+static void test_gpu(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
@@ -810,23 +810,23 @@ static void test_card(void **state)
     const int64_t dims[] = {1, 7, 64, 80, 96, 128, 256};
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
-    int n_dts = card_looks_at_addresses() ? 2 : 3;
+    osh_device *d = gpu_open(cx, GPU_BYTES);
+    int n_dts = gpu_looks_at_addresses() ? 2 : 3;
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < n_dts && !osh_op_find(cases[i].op)->host_only; k++) {
-            check_card(cx, d, &cases[i], dts[k], dts[k]);
+            check_gpu(cx, d, &cases[i], dts[k], dts[k]);
             if (cases[i].w[0][0] && cases[i].n < 200)
-                check_card(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
+                check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
         }
     for (int i = 0; d && i < 7; i++)
         for (int64_t group = 1; group <= 8; group = group == 1 ? 3 : group + 5) {
             op_case c = heads_case(dims[i], group, 1 + i % 2, i % 3 ? 0 : 5);
-            for (int k = 0; k < n_dts; k++) check_card(cx, d, &c, dts[k], dts[k]);
+            for (int k = 0; k < n_dts; k++) check_gpu(cx, d, &c, dts[k], dts[k]);
         }
-    for (size_t i = 0; d && i < sizeof card_cases / sizeof *card_cases; i++) {
-        bool far = card_cases[i].n > FAR_TOKENS;
-        for (int k = 0; k < (far ? !card_looks_at_addresses() : n_dts); k++)
-            check_card(cx, d, &card_cases[i], dts[k], dts[k]);
+    for (size_t i = 0; d && i < sizeof gpu_cases / sizeof *gpu_cases; i++) {
+        bool far = gpu_cases[i].n > FAR_TOKENS;
+        for (int k = 0; k < (far ? !gpu_looks_at_addresses() : n_dts); k++)
+            check_gpu(cx, d, &gpu_cases[i], dts[k], dts[k]);
     }
     if (d) check_experts(cx, d);
     osh_device_close(cx, d);
@@ -855,8 +855,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             if (try == 2) at = v % 2 ? n - 1 : 0; // the last attempt changes the first or the last
                                                   // element
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
-            if (card_run(cx, d, op, &r.a,
-                         op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
+            if (gpu_run(cx, d, op, &r.a,
+                        op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!any_nonfinite(&r.out.t))
                 fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op,
@@ -868,16 +868,16 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
 
 /* Checks the bits `spreads` of ops. osh_exec_run relies on these bits: a value that is not finite
  * makes a later value not finite. */
-static void test_card_spreads(void **state)
+static void test_gpu_spreads(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
     const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     int n = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    /* races are detected by test_card */
-    osh_device *d = osh_race_barrier ? NULL : card_open(cx, CARD_BYTES);
-    card_order(0);
+    /* races are detected by test_gpu */
+    osh_device *d = osh_race_barrier ? NULL : gpu_open(cx, GPU_BYTES);
+    gpu_order(0);
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         if (cases[i].n > 40 || cases[i].n * cases[i].out > 8192) continue;
@@ -900,13 +900,13 @@ static void test_card_spreads(void **state)
 
 /* If an allocation on the host or on the GPU fails, the op must return OSH_E_NOMEM, and must free
  * its blocks of the arena. */
-static void test_card_torture(void **state)
+static void test_gpu_torture(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
-    card_protect();
+    osh_device *d = gpu_open(cx, GPU_BYTES);
+    gpu_protect();
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         osh_status rc = OSH_E_NOMEM;
@@ -914,10 +914,10 @@ static void test_card_torture(void **state)
         for (int64_t nth = 1; rc; nth++) {
             op_run r;
             op_run_open(cx, &r, &cases[i], OSH_BF16);
-            carded in[5], out = card_put(cx, d, &r.out.t);
+            gpu_copy_of in[5], out = gpu_put(cx, d, &r.out.t);
             osh_op_args a = {.attr = r.a.attr, .seqs = &r.seqs, .out = {&out.t}};
             for (int k = 0; k < r.n_in; k++)
-                if (r.a.in[k]) in[k] = card_put(cx, d, r.a.in[k]), a.in[k] = &in[k].t;
+                if (r.a.in[k]) in[k] = gpu_put(cx, d, r.a.in[k]), a.in[k] = &in[k].t;
             size_t used = osh_arena_used(d->arena);
             osh_mem_fail_after(cx, nth);
             rc = op->run[OSH_CUDA](cx, &a);
@@ -926,8 +926,8 @@ static void test_card_torture(void **state)
             assert_int_equal(osh_arena_used(d->arena), used);
             osh_error_clear(cx);
             for (int k = 0; k < r.n_in; k++)
-                if (r.a.in[k]) card_take(cx, NULL, &in[k]);
-            card_take(cx, NULL, &out);
+                if (r.a.in[k]) gpu_take(cx, NULL, &in[k]);
+            gpu_take(cx, NULL, &out);
             op_run_close(cx, &r);
             assert_true(nth < 40);
         }
@@ -939,7 +939,7 @@ static void test_card_torture(void **state)
 
 /* Ids in host memory are checked before the kernel runs. A bad id in GPU memory makes a row of
  * NaN. */
-static void test_card_ids(void **state)
+static void test_gpu_ids(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
@@ -947,11 +947,11 @@ static void test_card_ids(void **state)
     const osh_op *op = osh_op_find("embedding");
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     if (d) {
         op_run_open(cx, &ref, &cases[1], OSH_BF16), op_run_open(cx, &r, &cases[1], OSH_BF16);
         assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
-        carded w = card_put(cx, d, r.a.in[1]), y = card_put(cx, d, &r.out.t);
+        gpu_copy_of w = gpu_put(cx, d, r.a.in[1]), y = gpu_put(cx, d, &r.out.t);
         osh_op_args a = {.in = {r.a.in[0], &w.t}, .out = {&y.t}, .attr = r.a.attr};
         assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, &r.out.t, &y.t), OSH_OK);
@@ -961,7 +961,7 @@ static void test_card_ids(void **state)
         assert_non_null(
             strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
         osh_error_clear(cx);
-        carded ids = card_put(cx, d, r.a.in[0]);
+        gpu_copy_of ids = gpu_put(cx, d, r.a.in[0]);
         a.in[0] = &ids.t;
         assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, &r.out.t, &y.t), OSH_OK);
@@ -969,7 +969,7 @@ static void test_card_ids(void **state)
                          7 * 129);
         for (int i = 0; i < 129; i++) assert_true(isnan(value_at(&r.out.t, 7 * 129 + i)));
         assert_true(!isnan(value_at(&r.out.t, 8 * 129)));
-        card_take(cx, NULL, &ids), card_take(cx, NULL, &w), card_take(cx, NULL, &y);
+        gpu_take(cx, NULL, &ids), gpu_take(cx, NULL, &w), gpu_take(cx, NULL, &y);
         op_run_close(cx, &r), op_run_close(cx, &ref);
     }
     osh_device_close(cx, d);
@@ -994,7 +994,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
         want[0] = fminf(want[0], (float)value_at(&all.t, shift + i));
         want[1] = fmaxf(want[1], (float)value_at(&all.t, shift + i));
     }
-    carded c = card_put(cx, d, &all.t), m = card_put(cx, d, &g.t), f = card_put(cx, d, &at_first.t);
+    gpu_copy_of c = gpu_put(cx, d, &all.t), m = gpu_put(cx, d, &g.t);
+    gpu_copy_of f = gpu_put(cx, d, &at_first.t);
     osh_tensor x = c.t;
     x.ndim = 2, x.shape[0] = 11, x.shape[1] = width, x.data = osh_elem(&c.t, shift);
     assert_int_equal(osh_cuda_minmax(cx, m.t.data, (float *)m.t.data + 1, &x, 2, 5), OSH_OK);
@@ -1011,20 +1012,20 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
         assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_int_equal(first, 1000 + at);
-    card_take(cx, NULL, &c), card_take(cx, NULL, &m), card_take(cx, NULL, &f);
+    gpu_take(cx, NULL, &c), gpu_take(cx, NULL, &m), gpu_take(cx, NULL, &f);
     guarded_free(cx, &all), guarded_free(cx, &g), guarded_free(cx, &at_first);
 }
 
-static void test_card_search(void **state)
+static void test_gpu_search(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
-    for (int k = 0; d && k < 3 * card_orders(); k++) {
-        card_order(k / 3);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
+    for (int k = 0; d && k < 3 * gpu_orders(); k++) {
+        gpu_order(k / 3);
         for (int64_t width = 1; width < 1200; width += 257)
             for (int64_t shift = 0; shift < 2; shift++)
                 check_search(cx, d, dts[k % 3], width, shift);
@@ -1057,11 +1058,11 @@ int main(void)
         cmocka_unit_test(test_bad_token),
         cmocka_unit_test(test_first_nonfinite),
         cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_card),
-        cmocka_unit_test(test_card_spreads),
-        cmocka_unit_test(test_card_torture),
-        cmocka_unit_test(test_card_ids),
-        cmocka_unit_test(test_card_search),
+        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_gpu_spreads),
+        cmocka_unit_test(test_gpu_torture),
+        cmocka_unit_test(test_gpu_ids),
+        cmocka_unit_test(test_gpu_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

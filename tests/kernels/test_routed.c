@@ -1,7 +1,7 @@
 /* test_routed.c - tests experts on the rows that the router sends to them, on a GPU: the lists of
  * rows, a linear op on the rows of one expert, and all experts in one call, which must give the
  * bytes of single ops. */
-#include "card.h"
+#include "on_gpu.h"
 
 typedef struct fixture {
     osh_ctx *cx;
@@ -13,7 +13,7 @@ static int setup(void **state)
     static fixture f;
     *state = &f;
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    f.d = card_open(f.cx, CARD_BYTES);
+    f.d = gpu_open(f.cx, GPU_BYTES);
     return 0;
 }
 
@@ -35,7 +35,7 @@ typedef struct shape {
 
 typedef struct moe { // tensors on the GPU
     shape s;
-    carded x, route, sum, gate[64], up[64], down[64];
+    gpu_copy_of x, route, sum, gate[64], up[64], down[64];
     guarded host_x, host_route, host_gate; // copies on the host
     int32_t *n;   // own
     osh_tensor *lists; // own
@@ -48,12 +48,12 @@ static bool token_goes(const shape *s, int64_t token, int64_t expert)
                          (uint64_t)s->some;
 }
 
-static carded filled(fixture *f, osh_dtype dt, int64_t rows, int64_t cols, uint64_t stream,
-                     guarded *keep)
+static gpu_copy_of filled(fixture *f, osh_dtype dt, int64_t rows, int64_t cols, uint64_t stream,
+                          guarded *keep)
 {
     guarded g = guarded_new(f->cx, dt, 2, rows, cols);
     guarded_fill(&g, stream, 1);
-    carded c = card_put(f->cx, f->d, &g.t);
+    gpu_copy_of c = gpu_put(f->cx, f->d, &g.t);
     if (keep) *keep = g;
     else guarded_free(f->cx, &g);
     return c;
@@ -70,7 +70,7 @@ static void moe_open(fixture *f, moe *m, const shape *s)
     for (int64_t i = 0; i < s->N * s->E; i++)
         if (!token_goes(s, i / s->E, i % s->E))
             memset(osh_elem(&m->host_route.t, i), 0, osh_dtype_bytes(s->dt));
-    m->route = card_put(f->cx, d, &m->host_route.t);
+    m->route = gpu_put(f->cx, d, &m->host_route.t);
     for (int64_t e = 0; e < s->E; e++) {
         m->gate[e] = filled(f, s->dt, s->F, s->D, 10 + 3 * (uint64_t)e, e ? NULL : &m->host_gate);
         m->up[e] = filled(f, s->dt, s->F, s->D, 11 + 3 * (uint64_t)e, NULL);
@@ -86,11 +86,11 @@ static void moe_open(fixture *f, moe *m, const shape *s)
 
 static void moe_close(fixture *f, moe *m)
 {
-    card_take(f->cx, NULL, &m->x), card_take(f->cx, NULL, &m->sum),
-        card_take(f->cx, NULL, &m->route);
+    gpu_take(f->cx, NULL, &m->x), gpu_take(f->cx, NULL, &m->sum),
+        gpu_take(f->cx, NULL, &m->route);
     for (int64_t e = 0; e < m->s.E; e++) {
-        card_take(f->cx, NULL, &m->gate[e]), card_take(f->cx, NULL, &m->up[e]);
-        card_take(f->cx, NULL, &m->down[e]);
+        gpu_take(f->cx, NULL, &m->gate[e]), gpu_take(f->cx, NULL, &m->up[e]);
+        gpu_take(f->cx, NULL, &m->down[e]);
     }
     guarded_free(f->cx, &m->host_x), guarded_free(f->cx, &m->host_route),
         guarded_free(f->cx, &m->host_gate);
@@ -123,10 +123,10 @@ static void lists_are_right(fixture *f, const moe *m)
     free(lists);
 }
 
-static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
+static gpu_copy_of empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
     guarded g = guarded_new(f->cx, dt, 2, rows, cols); // the tensor is filled with bytes 0xA5
-    carded c = card_put(f->cx, f->d, &g.t);
+    gpu_copy_of c = gpu_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
 }
@@ -137,11 +137,11 @@ static void op_run(fixture *f, const char *op, osh_op_args a)
 }
 
 /* Computes the sum of all experts with single ops. */
-static void one_by_one(fixture *f, const moe *m, carded *out)
+static void one_by_one(fixture *f, const moe *m, gpu_copy_of *out)
 {
     const shape *s = &m->s;
-    carded g = empty_new(f, s->dt, s->N, s->F), u = empty_new(f, s->dt, s->N, s->F),
-           y = empty_new(f, s->dt, s->N, s->D);
+    gpu_copy_of g = empty_new(f, s->dt, s->N, s->F), u = empty_new(f, s->dt, s->N, s->F),
+                y = empty_new(f, s->dt, s->N, s->D);
     osh_glu_attr act = {.act = "silu"};
     assert_int_equal(osh_tensor_copy(f->cx, &out->t, &m->sum.t), OSH_OK);
     for (int64_t e = 0; e < s->E; e++) {
@@ -158,10 +158,10 @@ static void one_by_one(fixture *f, const moe *m, carded *out)
         op_run(f, "moe_combine",
                (osh_op_args){.in = {&out->t, &y.t, &m->route.t}, .out = {&out->t}, .attr = &at});
     }
-    card_take(f->cx, NULL, &g), card_take(f->cx, NULL, &u), card_take(f->cx, NULL, &y);
+    gpu_take(f->cx, NULL, &g), gpu_take(f->cx, NULL, &u), gpu_take(f->cx, NULL, &y);
 }
 
-static int64_t at_once(fixture *f, const moe *m, carded *out, const osh_tensor *sum)
+static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_tensor *sum)
 {
     osh_cuda_expert of[64];
     osh_glu_attr act = {.act = "silu"};
@@ -184,11 +184,11 @@ static int64_t at_once(fixture *f, const moe *m, carded *out, const osh_tensor *
     return found;
 }
 
-static void assert_same(fixture *f, carded *a, carded *b)
+static void assert_same(fixture *f, gpu_copy_of *a, gpu_copy_of *b)
 {
     guarded x = guarded_new(f->cx, a->t.dtype, 2, a->t.shape[0], a->t.shape[1]);
     guarded y = guarded_new(f->cx, a->t.dtype, 2, a->t.shape[0], a->t.shape[1]);
-    card_take(f->cx, &x.t, a), card_take(f->cx, &y.t, b);
+    gpu_take(f->cx, &x.t, a), gpu_take(f->cx, &y.t, b);
     assert_memory_equal(x.t.data, y.t.data, osh_tensor_bytes(&x.t));
     guarded_free(f->cx, &x), guarded_free(f->cx, &y);
 }
@@ -200,11 +200,11 @@ static void linear_is_right(fixture *f, const moe *m)
     const shape *s = &m->s;
     guarded want = guarded_new(f->cx, s->dt, 2, s->N, s->F),
             got = guarded_new(f->cx, s->dt, 2, s->N, s->F);
-    carded y = empty_new(f, s->dt, s->N, s->F);
+    gpu_copy_of y = empty_new(f, s->dt, s->N, s->F);
     osh_op_rows rows = rows_of(m, s->E - 1);
     op_run(f, "linear",
            (osh_op_args){.in = {&m->x.t, &m->gate[0].t}, .out = {&y.t}, .rows = &rows});
-    card_take(f->cx, &got.t, &y);
+    gpu_take(f->cx, &got.t, &y);
     osh_op_args a = {.in = {&m->host_x.t, &m->host_gate.t}, .out = {&want.t}};
     assert_int_equal(osh_op_find("linear")->run[OSH_REF](f->cx, &a), OSH_OK);
     double diff = 0, all = 0;
@@ -230,12 +230,12 @@ static void one_shape(fixture *f, shape s)
     moe_open(f, &m, &s);
     lists_are_right(f, &m);
     linear_is_right(f, &m);
-    carded want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D);
+    gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D);
     one_by_one(f, &m, &want);
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
-    carded again = empty_new(f, s.dt, s.N, s.D),
-           in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
+    gpu_copy_of again = empty_new(f, s.dt, s.N, s.D),
+                in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);
@@ -247,8 +247,8 @@ static void experts_at_once(void **state)
 {
     fixture *f = *state;
     if (!f->d) return;
-    for (int k = 0; k < card_orders(); k++) {
-        card_order(k);
+    for (int k = 0; k < gpu_orders(); k++) {
+        gpu_order(k);
         one_shape(f, (shape){7, 8, 8, 3, 3, OSH_F16});
         /* 60 rows per expert do not fill tiles; one round of the kernel (mixture.cu) computes
          * several experts. */
@@ -259,7 +259,7 @@ static void experts_at_once(void **state)
                                                              // than there are experts
         one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
     }
-    card_order(0);
+    gpu_order(0);
 }
 
 /* An infinity in a gate must be found after the activation, and reported with the first row of the
@@ -270,7 +270,7 @@ static void what_is_not_finite_is_found(void **state)
     moe m;
     if (!f->d) return;
     moe_open(f, &m, &(shape){50, 64, 32, 3, 9, OSH_BF16});
-    carded out = empty_new(f, OSH_BF16, 50, 64);
+    gpu_copy_of out = empty_new(f, OSH_BF16, 50, 64);
     uint16_t inf = 0x7f80;
     int32_t row;
     assert_int_equal(
@@ -279,7 +279,7 @@ static void what_is_not_finite_is_found(void **state)
         osh_tensor_get(f->cx, &row, m.lists, (size_t)(3 + 2 * 50) * sizeof row, sizeof row),
         OSH_OK);
     assert_true(at_once(f, &m, &out, &m.sum.t) == row * 32 + 5);
-    card_take(f->cx, NULL, &out);
+    gpu_take(f->cx, NULL, &out);
     moe_close(f, &m);
 }
 

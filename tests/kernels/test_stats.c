@@ -1,7 +1,7 @@
 /* test_stats.c - compares hessian_accum, shift_accum, nll and kl with their references. The bytes
  * must not depend on the batch or the number of threads. Also tests the statistics of ops/stat.h,
  * which are summed in groups of samples. */
-#include "card.h"
+#include "on_gpu.h"
 
 #include <math.h>
 
@@ -17,7 +17,7 @@ static int setup(void **state)
     static fixture f;
     *state = &f;
     if (osh_ctx_new(&f.one, 1) || osh_ctx_new(&f.three, 3)) return 1;
-    f.d = card_open(f.one, 2 * CARD_BYTES);
+    f.d = gpu_open(f.one, 2 * GPU_BYTES);
     return 0;
 }
 
@@ -73,7 +73,7 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
-        assert_int_equal(card_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)),
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)),
                          OSH_OK);
         for (int64_t i = 0; i < width; i++)
             memcpy(got + i * width + i + 1, want + i * width + i + 1,
@@ -145,7 +145,7 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     if (f->d && op->run[OSH_CUDA]) {
         a.out[0] = &d[3].t;
         size_t scratch = op->scratch_cuda(NULL, (int64_t[]){width}, 0, n, dt);
-        assert_int_equal(card_run(f->one, f->d, op, &a, scratch), OSH_OK);
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, scratch), OSH_OK);
         e = nmse(&d[3].t, &d[0].t);
         if (!(e <= op->tol + tol_sums(n)))
             fail_msg("shift [%ld, %ld] on the GPU: NMSE %g", (long)n, (long)width, e);
@@ -377,13 +377,13 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
     guarded y[2] = {guarded_new(f->one, OSH_F32, 1, n, 0), guarded_new(f->one, OSH_F32, 1, n, 0)};
     osh_op_args on = *a;
 
-    for (int k = 0; k < card_orders(); k++) {
+    for (int k = 0; k < gpu_orders(); k++) {
         on.out[0] = &y[k > 0].t;
         /* The output is NaN before, so the test sees that every row is written, even rows without a
          * score. */
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
-        card_order(k);
-        if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
+        gpu_order(k);
+        if (gpu_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
             fail_msg("%s", osh_error_text(f->one));
         if (k) assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
     }
@@ -394,7 +394,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
         py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
         osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}, .attr = a->attr};
-        assert_int_equal(card_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
+        assert_int_equal(gpu_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
     }
     strict(!memcmp(y[0].t.data, y[1].t.data, osh_tensor_bytes(want)),
            nmse(&y[1].t, want) <= tol_of(op->tol, x->dtype),
@@ -488,7 +488,7 @@ static void test_nll_past(void **state)
         guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1);
         memcpy(t.t.data, (int32_t[N]){0, (int32_t)V, (int32_t)V - 1}, N * sizeof(int32_t));
         osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y.t}, .seqs = &seqs};
-        assert_int_equal(card_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
         const float *nll = y.t.data;
         assert_true(isfinite(nll[0]) && isnan(nll[1]) && isfinite(nll[2]));
         guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t),
@@ -516,10 +516,10 @@ static void test_kl_ties(void **state)
     osh_op_args a = {
         .in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&kl.t, &same.t}, .seqs = &seqs};
     for (int k = 0; k < 5; k++)
-        for (int on_card = 0; on_card <= (f->d != NULL); on_card++) {
+        for (int on_gpu = 0; on_gpu <= (f->d != NULL); on_gpu++) {
             float *w_ref = in[3].t.data;
             w_ref[best[k]] = 1;
-            if (on_card) assert_int_equal(card_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
+            if (on_gpu) assert_int_equal(gpu_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
             else assert_int_equal(osh_op_run(f->one, op, &a), OSH_OK);
             for (int r = 0; r < N; r++) assert_true(((float *)same.t.data)[r] == (k ? 0.0f : 1.0f));
             w_ref[best[k]] = 0.25f;
@@ -542,7 +542,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     enum { MOST = 2 + CARD_ORDERS };
     guarded y[MOST][2]; // y[r]; results of the reference, of the CPU, and of the GPU in several
                         // orders of the threads
-    int n_runs = f->d ? 2 + card_orders() : 2;
+    int n_runs = f->d ? 2 + gpu_orders() : 2;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
@@ -554,9 +554,9 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
                          .out = {&y[i][0].t, &y[i][1].t},
                          .attr = at,
                          .seqs = &seqs};
-        if (i > 1) card_order(i - 2);
+        if (i > 1) gpu_order(i - 2);
         if (i > 1)
-            assert_int_equal(card_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
+            assert_int_equal(gpu_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
         else
             assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a),
                              OSH_OK);
@@ -653,17 +653,17 @@ static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t 
         }
         if (!st->type->feed || !rows) continue;
         osh_tensor part[2] = {*x, s->x0.t};
-        carded on[2];
+        gpu_copy_of on[2];
         for (int i = 0; i < 2; i++) {
             part[i].data = osh_elem(&part[i], s->offsets[k] * WIDTH), part[i].shape[0] = rows;
-            if (d) on[i] = card_put(cx, d, &part[i]);
+            if (d) on[i] = gpu_put(cx, d, &part[i]);
         }
         osh_seqs seqs = {n, at};
         bool shift = st->type == &osh_stat_shift;
         osh_op_args a = {.in = {d ? &on[0].t : &part[0]}, .seqs = &seqs};
         if (shift) a.in[1] = d ? &on[1].t : &part[1];
         assert_int_equal(osh_stat_feed(cx, st, &a, k), OSH_OK);
-        for (int i = 0; d && i < 2; i++) card_take(cx, NULL, &on[i]);
+        for (int i = 0; d && i < 2; i++) gpu_take(cx, NULL, &on[i]);
     }
 }
 
@@ -753,9 +753,9 @@ static void test_stat_rows(void **state)
     for (size_t i = 0; i < osh_stat_type_count(); i++) {
         const osh_stat_type *t = osh_stat_type_at(i);
         stat_case(f, t, &s, NULL);
-        bool on_card =
+        bool on_gpu =
             t->feed && osh_op_find(t->feed)->run[OSH_CUDA] && osh_op_find(t->merge)->run[OSH_CUDA];
-        if (f->d && on_card) stat_case(f, t, &s, f->d);
+        if (f->d && on_gpu) stat_case(f, t, &s, f->d);
     }
     fed_free(f, &s);
 }

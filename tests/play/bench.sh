@@ -6,9 +6,9 @@ export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
 "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 >text
 grep -q '^emulated GPU' text || fail "$(cat text)"
-sed -n '/^emulated GPU/,$p' text >card
+sed -n '/^emulated GPU/,$p' text >gpu
 for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to GPU'; do
-    grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" card || fail "no $what: $(cat card)"
+    grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" gpu || fail "no $what: $(cat gpu)"
 done
 if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
 # without cuFile, and with an emulated cuFile

@@ -16,7 +16,7 @@ void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, o
 // fills the static shared memory of a kernel with NaN
 void osh_play_poison_shared(const void *entry);
 // returns the start of GPU memory; *end: end of GPU memory
-uintptr_t osh_play_card_range(uintptr_t *end);
+uintptr_t osh_play_gpu_range(uintptr_t *end);
 
 /* Functions of race.cc, if race.cc is linked. They are called when a grid begins, when a block
  * begins, when thread i continues (-1 if no thread runs), when all threads of a block or warp have

@@ -18,15 +18,15 @@ SH
 chmod +x bin/*
 export PATH=$PWD/bin:$PATH
 ln -s "$OSH_TOOLS/inject.so" "$OSH_TOOLS/make_model" build/tests
-ln -s "$OSH_TOOLS/card_ops_play" build/tests/card_ops
+ln -s "$OSH_TOOLS/gpu_ops_play" build/tests/gpu_ops
 stub() { printf '#!/bin/sh\n%s\n' "$2" >"build/tests/$1" && chmod +x "build/tests/$1"; }
 own=0 kernels=0
 for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
     stub "cuda_$(basename "$f" .cu)" 'echo "triangle of 64: cuSOLVER wants 1 bytes"'
     own=$((own + 1))
 done
-for f in $(grep -l 'card\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
-    stub "$(basename "$f" .c)" 'echo "$OSH_TEST_CARD" >card; sleep 0.2'
+for f in $(grep -l 'on_gpu\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
+    stub "$(basename "$f" .c)" 'echo "$OSH_TEST_CARD" >gpu; sleep 0.2'
     kernels=$((kernels + 1))
 done
 check() { # arguments: steps, flags; prints the table
@@ -39,7 +39,7 @@ finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summ
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
 # All steps but the sanitizer, which comes last here.
-order="env mma kernels wide card_ops llama qwen whole model budgets resume linear"
+order="env mma kernels wide gpu_ops llama qwen whole model budgets resume linear"
 if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
 PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"
 cat table
@@ -58,12 +58,12 @@ if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried h
 if [ "$SANITIZED" ]; then exit 0; fi
 
 finds "^kernels +ok .* $kernels of $kernels tests pass$"
-[ "$(cat out/work/test_kernels.dir/card)" = 1 ] || fail "OSH_TEST_CARD is not set"
-finds '^card_ops +ok .* ops; lowest shares: '
+[ "$(cat out/work/test_kernels.dir/gpu)" = 1 ] || fail "OSH_TEST_CARD is not set"
+finds '^gpu_ops +ok .* ops; lowest shares: '
 finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
 finds '^ +page-locking of [0-9]+ blocks of [0-9.]+ MB: touched in '
 for what in mixture routes count_routes moe_gate 'gptq_solve of 2'; do
-    grep -Eq "^$what +[0-9x ]+ [0-9.]+ ms" out/work/card_ops.txt || fail "card_ops has no $what: $(cat out/work/card_ops.txt)"
+    grep -Eq "^$what +[0-9x ]+ [0-9.]+ ms" out/work/gpu_ops.txt || fail "gpu_ops has no $what: $(cat out/work/gpu_ops.txt)"
 done
 if command -v python3 >/dev/null; then
     finds '^ +LlamaDecoderLayer: seconds of 1 and 2 layers, of a layer, of 32 layers$'
@@ -78,7 +78,7 @@ fi
 finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
 finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
-for f in summary.txt card_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
+for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
     grep -qx "./$f" home || fail "$f is not carried home"
 done
 

@@ -56,7 +56,7 @@ extern "C" void cuFileHandleDeregister(void *handle)
 extern "C" error cuFileBufRegister(const void *base, size_t n_bytes, int flags)
 {
     if (int e = osh_play_fault("cuFileBufRegister")) return {e, 0};
-    if (flags || !osh_play_is_card(base, n_bytes)) return {INVALID, 0};
+    if (flags || !osh_play_is_gpu(base, n_bytes)) return {INVALID, 0};
     std::lock_guard<std::mutex> g(lock);
     return {buffers.insert(base).second ? (int)OK : (int)TWICE, 0};
 }
@@ -99,7 +99,7 @@ extern "C" ssize_t cuFileRead(void *handle, void *base, size_t n_bytes, off_t at
     if (e >= 5000) return -e;
     if (e) return errno = e, -1;
     if (n_bytes % BLOCK || at % BLOCK || to % BLOCK || (size_t)base % BLOCK) return -INVALID;
-    if (!osh_play_is_card(j.to, n_bytes)) return -NO_MEMORY_OF_CARD;
+    if (!osh_play_is_gpu(j.to, n_bytes)) return -NO_MEMORY_OF_CARD;
     if (lseek(j.fd, 0, SEEK_END) <= at) return 0;
     osh_play_touch(read_now, &j);
     return errno = j.why, j.got;

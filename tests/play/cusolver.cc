@@ -66,20 +66,20 @@ cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, i
 }
 
 cusolverStatus_t cusolverDnXtrtri_bufferSize(cusolverDnHandle_t, cublasFillMode_t, cublasDiagType_t diag, int64_t n,
-                                             cudaDataType type, void *, int64_t ld, size_t *card_bytes,
+                                             cudaDataType type, void *, int64_t ld, size_t *gpu_bytes,
                                              size_t *host_bytes)
 {
     if (n < 1 || ld < n || type != CUDA_R_32F || diag != CUBLAS_DIAG_NON_UNIT) return CUSOLVER_STATUS_INVALID_VALUE;
-    *card_bytes = wish(true, n), *host_bytes = HOST_WORK;
+    *gpu_bytes = wish(true, n), *host_bytes = HOST_WORK;
     return CUSOLVER_STATUS_SUCCESS;
 }
 
 cusolverStatus_t cusolverDnXtrtri(cusolverDnHandle_t h, cublasFillMode_t part, cublasDiagType_t diag, int64_t n,
-                                  cudaDataType type, void *a, int64_t ld, void *card_work, size_t card_bytes,
+                                  cudaDataType type, void *a, int64_t ld, void *gpu_work, size_t gpu_bytes,
                                   void *host_work, size_t host_bytes, int *info)
 {
     if (n < 1 || ld < n || type != CUDA_R_32F || diag != CUBLAS_DIAG_NON_UNIT) return CUSOLVER_STATUS_INVALID_VALUE;
-    if (!a || !card_work || card_bytes < wish(true, n) || !host_work || host_bytes < HOST_WORK || !info)
+    if (!a || !gpu_work || gpu_bytes < wish(true, n) || !host_work || host_bytes < HOST_WORK || !info)
         return CUSOLVER_STATUS_INVALID_VALUE;
     osh_play_submit(h->stream, solve, new triangle{true, letter(part), (int)n, (int)ld, (float *)a, info});
     return CUSOLVER_STATUS_SUCCESS;

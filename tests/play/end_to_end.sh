@@ -14,43 +14,43 @@ refused() { # arguments: exit code, part of the message, flags
     "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
-"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # --device auto chooses the GPU
+"$PLAY" "${job[@]}" --output gpu --profile gpu.yaml >/dev/null # --device auto chooses the GPU
 # The profile has the GPU memory that the driver reports (nvml.cc: 3 GiB) and that of the arena
 # while the device is open. The profile of the job on the host has neither.
-[ "$(grep -c gpu_device_mb card.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' card.yaml | grep -v '^#' | grep -qv 3072.00 ||
-    fail "the driver's figures: $(grep gpu_device_mb card.yaml)"
-grep -q '"driver_peak_bytes": 3221225472' card/oneshot-report.json || fail "the report has no figure of the driver"
+[ "$(grep -c gpu_device_mb gpu.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' gpu.yaml | grep -v '^#' | grep -qv 3072.00 ||
+    fail "the driver's figures: $(grep gpu_device_mb gpu.yaml)"
+grep -q '"driver_peak_bytes": 3221225472' gpu/oneshot-report.json || fail "the report has no figure of the driver"
 "$PLAY" "${job[@]}" --output host --device cpu --profile host.yaml >/dev/null
 if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a GPU"; fi
-grep -q '"back_end": "cuda"' card/oneshot-manifest.json || fail "the manifest does not name the back end"
-grep -q '"device": "emulated GPU, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the GPU"
-grep -q '"isa"' card/oneshot-manifest.json && fail "the manifest of a GPU run names the host's instruction set"
+grep -q '"back_end": "cuda"' gpu/oneshot-manifest.json || fail "the manifest does not name the back end"
+grep -q '"device": "emulated GPU, compute capability' gpu/oneshot-manifest.json || fail "the manifest does not name the GPU"
+grep -q '"isa"' gpu/oneshot-manifest.json && fail "the manifest of a GPU run names the host's instruction set"
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 # Attention rounds at other points on a GPU (docs/explanation/numerics.md): a module's error changes
 # by 1 or 2 % either way, the mean does not.
-paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
+paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \
     --threads 1 --progress none | sed -n 's/^perplexity //p'; }
-a=$(perplexity card) b=$(perplexity host)
+a=$(perplexity gpu) b=$(perplexity host)
 awk -v a="$a" -v b="$b" 'BEGIN { exit !(a < 1.01 * b && a > 0.99 * b) }' || fail "perplexity $a, on the host $b"
-differ=$(cmp -l card/model.safetensors host/model.safetensors | wc -l) all=$(stat -c %s host/model.safetensors)
+differ=$(cmp -l gpu/model.safetensors host/model.safetensors | wc -l) all=$(stat -c %s host/model.safetensors)
 [ "$differ" -lt $((all / 4)) ] || fail "$differ of $all bytes differ"
 echo "perplexity $a, on the host $b; $differ of $all bytes differ"
 
 # The report and the profile have the keys of a GPU.
 for key in peak_bytes predicted_peak_bytes to_device to_device_ahead from_device; do
-    sed -n '/"device": {/,/^  }/p' card/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
+    sed -n '/"device": {/,/^  }/p' gpu/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
 done
-peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
-plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
+plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
 [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
 
 # The bytes do not depend on the host's threads and batches, the order of the GPU's threads, or the
 # time at which its streams work.
-want=$(sha256sum <card/model.safetensors)
+want=$(sha256sum <gpu/model.safetensors)
 for how in "order=1" "order=7 lazy=1"; do
     OSH_PLAY="protect=0 $how" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
     [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$how: other bytes"

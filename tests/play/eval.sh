@@ -30,14 +30,14 @@ if [ "$SANITIZED" ]; then jobs=(); fi # with sanitizers no variants, because the
 for job in "${jobs[@]}"; do
     name=${job// /.}
     # with only 7 windows the noise is larger than the tolerance
-    eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name"
+    eval_on cuda --model $job --max-windows 30 --per-token gpu.npy >"gpu.$name"
     eval_on cpu --model $job --max-windows 30 --per-token host.npy >"host.$name"
-    near perplexity 0.002 "card.$name" "host.$name"
-    cmp -s card.npy host.npy && fail "$job: the GPU has the host's very bytes: did it run?"
+    near perplexity 0.002 "gpu.$name" "host.$name"
+    cmp -s gpu.npy host.npy && fail "$job: the GPU has the host's very bytes: did it run?"
 done
 if [ -z "$SANITIZED" ]; then
-    near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
-    near top1_agreement 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+    near kl_divergence 0.02 "gpu.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+    near top1_agreement 0.02 "gpu.W4A16.--reference.dense" "host.W4A16.--reference.dense"
 fi
 
 job=(--model W4A16 --reference dense)

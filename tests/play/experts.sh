@@ -7,32 +7,32 @@ export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --threads 1)
-"$PLAY" "${job[@]}" --progress none --output card >/dev/null
+"$PLAY" "${job[@]}" --progress none --output gpu >/dev/null
 "$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
-paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
+paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
 python3 - <<'P' || fail "the GPU counts other tokens for the experts than the host"
 import json
-card, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("card", "host"))
-assert len(card) == len(host) > 0
-for a, b in zip(card, host): # a token whose experts were nearly even may go elsewhere
+gpu, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("gpu", "host"))
+assert len(gpu) == len(host) > 0
+for a, b in zip(gpu, host): # a token whose experts were nearly even may go elsewhere
     pairs = list(zip(a["tokens_of_experts"], b["tokens_of_experts"]))
     assert a["router"] == b["router"] and a["tokens"] == b["tokens"] and sum(x for x, _ in pairs) == sum(y for _, y in pairs)
     assert all(abs(x - y) <= 0.03 * a["tokens"] for x, y in pairs), pairs
 P
 perplexity() { "$PLAY" eval --model "$1" --dataset model/calibration.jsonl --max-seq-length 48 --threads 1 --progress none "${@:2}" |
     sed -n 's/^perplexity //p'; }
-a=$(perplexity card) b=$(perplexity host --device cpu)
+a=$(perplexity gpu) b=$(perplexity host --device cpu)
 awk -v a="$a" -v b="$b" 'BEGIN { exit !(a < 1.02 * b && a > 0.98 * b) }' || fail "perplexity $a, on the host $b"
-peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
-plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
+plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
 [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
 
 "$PLAY" plan "${job[@]}" --json >plan.json
 grep -q '"solved_apart": true' plan.json || fail "experts are solved one by one"
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
-want=$(sha256sum <card/model.safetensors)
+want=$(sha256sum <gpu/model.safetensors)
 all=("--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2") parts="5 8 11"
 [ -z "$SANITIZED" ] || all=("${all[0]}") parts=8 # builds with sanitizers are slow
 for flags in "${all[@]}"; do

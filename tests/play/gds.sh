@@ -84,12 +84,12 @@ run() { # arguments: options of the emulated GPU, flags; prints the checksum; me
     cp out/oneshot-report.json .
     rm -rf out
 }
-read_by_card() { sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1/p' oneshot-report.json; }
+read_by_gpu() { sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1/p' oneshot-report.json; }
 want=$(run "" --mem-opt-level 0)
 [ "$(run "" --mem-opt-level 2 --use-gds false)" = "$want" ] || fail "values on the disk: other bytes"
-[ "$(read_by_card)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_card) bytes"
+[ "$(read_by_gpu)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_gpu) bytes"
 [ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
-[ "$(read_by_card)" -gt 100000 ] || fail "the GPU reads $(read_by_card) bytes: $(cat log)"
+[ "$(read_by_gpu)" -gt 100000 ] || fail "the GPU reads $(read_by_gpu) bytes: $(cat log)"
 # Threads prefetch values. Their number and the kind of memory do not change a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
@@ -108,10 +108,10 @@ host=$((host + (256 << 10))) # the program's base size differs by this between p
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: other bytes"
-grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_card)" = 0 ] || fail "a budget without room: $(cat log)"
+grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_gpu)" = 0 ] || fail "a budget without room: $(cat log)"
 room=$((2 * least + (32 << 20))) # the plan uses more memory if there is more
 [ "$(run "memory=$room" --mem-opt-level 2 --use-gds true --device-memory "$room")" = "$want" ] || fail "a budget with room: other bytes"
-[ "$(read_by_card)" -gt 100000 ] || fail "there is room for it: $(cat log)"
+[ "$(read_by_gpu)" -gt 100000 ] || fail "there is room for it: $(cat log)"
 if [ -z "$SANITIZED" ]; then
     for what in cuFileRead.wrong:7:1 cuFileHandleRegister:2:5008; do
         [ "$(run "fail=$what" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "$what: other bytes"

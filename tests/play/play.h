@@ -51,7 +51,7 @@ long osh_play_calls(const char *name);
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
 // calls fn(user) immediately, without waiting for a stream
 void osh_play_touch(void (*fn)(void *user), void *user);
-bool osh_play_is_card(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
+bool osh_play_is_gpu(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
 #ifdef __cplusplus
 }
 #endif

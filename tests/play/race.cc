@@ -27,7 +27,7 @@ static struct {
     access now; // the current access; the bits for its bytes are 0
     bool inside; // true while a thread of a block runs
     uint16_t barriers, warps[32];
-    uintptr_t stacks, stacks_end, card, card_end;
+    uintptr_t stacks, stacks_end, gpu, gpu_end;
 } at;
 
 /* ---- state of the words of memory ---- */
@@ -62,10 +62,10 @@ static inline word *word_of(uintptr_t p)
 static inline unsigned part(const access &a, int shift) { return (unsigned)(a.who >> shift & 0xffff); }
 
 /* True if access a is ordered before the current access. */
-static inline bool ordered(const access &a, bool on_card)
+static inline bool ordered(const access &a, bool on_gpu)
 {
     const access &b = at.now;
-    if (a.where != b.where) return a.where >> 32 != b.where >> 32 || !on_card;
+    if (a.where != b.where) return a.where >> 32 != b.where >> 32 || !on_gpu;
     if (part(a, 0) == part(b, 0) || part(a, BARRIERS) < part(b, BARRIERS)) return true;
     return part(a, 0) / 32 == part(b, 0) / 32 && part(a, WARPS) < part(b, WARPS);
 }
@@ -77,23 +77,23 @@ static inline bool ordered(const access &a, bool on_card)
                  a.where == at.now.where ? "this block" : "another block");
 }
 
-static inline void look(const access &a, unsigned bytes, bool on_card, uintptr_t p, const char *what)
+static inline void look(const access &a, unsigned bytes, bool on_gpu, uintptr_t p, const char *what)
 {
-    if (part(a, BYTES) & bytes && !ordered(a, on_card)) say_race(a, p, what);
+    if (part(a, BYTES) & bytes && !ordered(a, on_gpu)) say_race(a, p, what);
 }
 
 /* Records and checks an access to some bytes of the word at p. A repeated access of a thread is not
  * checked again, because accesses of other threads between the two were checked when they
  * happened. */
-static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_card)
+static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_gpu)
 {
     word *w = word_of(p);
     access mine = {at.now.where, at.now.who | (uint64_t)(write ? bytes | WRITTEN : bytes) << BYTES};
     const access &last = write ? w->write : w->read[0];
     if (last.where == mine.where && last.who == mine.who) return;
-    look(w->write, bytes, on_card, p, write ? "writes" : "reads");
+    look(w->write, bytes, on_gpu, p, write ? "writes" : "reads");
     if (write) {
-        for (const access &r : w->read) look(r, bytes, on_card, p, "writes");
+        for (const access &r : w->read) look(r, bytes, on_gpu, p, "writes");
         w->write = mine;
     } else {
         if (last.where != mine.where || part(last, 0) != part(mine, 0)) w->read[1] = w->read[0];
@@ -104,11 +104,11 @@ static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_ca
 static inline __attribute__((always_inline)) void note(uintptr_t p, size_t n, bool write)
 {
     if (!at.inside || (p >= at.stacks && p < at.stacks_end)) return;
-    bool on_card = p >= at.card && p < at.card_end;
+    bool on_gpu = p >= at.gpu && p < at.gpu_end;
     for (uintptr_t end = p + n, next; p < end; p = next) {
         next = (p / WORD + 1) * WORD;
         if (next > end) next = end;
-        note_word(p, ((1u << (next - p)) - 1) << p % WORD, write, on_card);
+        note_word(p, ((1u << (next - p)) - 1) << p % WORD, write, on_gpu);
     }
 }
 
@@ -117,7 +117,7 @@ void osh_race_grid(uintptr_t stacks, size_t stack_bytes)
 {
     at.now.where = ((at.now.where >> 32) + 1) << 32;
     at.stacks = stacks, at.stacks_end = stacks + stack_bytes;
-    at.card = osh_play_card_range(&at.card_end);
+    at.gpu = osh_play_gpu_range(&at.gpu_end);
 }
 
 void osh_race_block(void)
@@ -133,7 +133,7 @@ void osh_race_thread(int i) // i: index of the thread that runs from now on; -1:
     at.now.who = (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
-// card.h detects by this function that races are checked
+// on_gpu.h detects by this function that races are checked
 extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }

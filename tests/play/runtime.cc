@@ -32,7 +32,7 @@ struct block_of_memory { size_t n, mapped; };
 static std::recursive_mutex lock; // allows one call at a time, because all kernels share the static
                                   // shared memory
 typedef std::lock_guard<std::recursive_mutex> guard;
-static std::map<char *, block_of_memory> card;  // maps the start address to a block of GPU memory
+static std::map<char *, block_of_memory> gpu;  // maps the start address to a block of GPU memory
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // maps the name of a function to the number of calls
@@ -43,7 +43,7 @@ static std::map<const void *, int> dynamic_shared;
 // failure, and the error
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
 static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
-static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
+static size_t gpu_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
 static int nan_file = -1; // file of NAN_BYTES bytes of 0xff; closed by the end of the process
@@ -52,13 +52,13 @@ static long n_launches;
 /* ---- knobs ---- */
 void osh_play_order(unsigned seed) { order_seed = seed; }
 void osh_play_lazy(bool on) { lazy = on; }
-void osh_play_memory(size_t n_bytes) { card_bytes = n_bytes; }
+void osh_play_memory(size_t n_bytes) { gpu_bytes = n_bytes; }
 void osh_play_shared(size_t n_bytes) { shared_bytes = n_bytes; }
 long osh_play_launches(void) { return n_launches; }
 
-static void open_card(bool open)
+static void open_gpu(bool open)
 {
-    for (auto &m : card)
+    for (auto &m : gpu)
         if (protect || open) mprotect(m.first, m.second.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
     opened = open;
 }
@@ -66,7 +66,7 @@ static void open_card(bool open)
 void osh_play_protect(bool on)
 {
     guard g(lock);
-    open_card(!on);
+    open_gpu(!on);
     protect = on;
 }
 
@@ -80,7 +80,7 @@ void osh_play_fail(const char *name, int n, int error)
 size_t osh_play_live(void)
 {
     size_t n = streams.size() + n_events;
-    for (auto &m : card) n += m.second.n;
+    for (auto &m : gpu) n += m.second.n;
     for (auto &m : pinned) n += m.second.n;
     return n;
 }
@@ -124,9 +124,9 @@ static void run_one(CUstream_st *s)
     work w = std::move(s->queue.front());
     s->queue.pop_front();
     bool was = opened;
-    if (!was) open_card(true);
+    if (!was) open_gpu(true);
     w();
-    if (!was && protect) open_card(false);
+    if (!was && protect) open_gpu(false);
 }
 
 static void drain(CUstream_st *s)
@@ -168,34 +168,34 @@ void osh_play_touch(void (*fn)(void *user), void *user)
 {
     guard g(lock);
     bool was = opened;
-    if (!was) open_card(true);
+    if (!was) open_gpu(true);
     fn(user);
-    if (!was && protect) open_card(false);
+    if (!was && protect) open_gpu(false);
 }
 
 /* ---- pointers ---- */
 /* True if n bytes at p are inside a block of GPU memory. Aborts if they are only partly inside. */
-static bool on_card(const void *p, size_t n, const char *what)
+static bool on_gpu(const void *p, size_t n, const char *what)
 {
     char *c = (char *)p;
-    auto m = card.upper_bound(c);
-    if (m == card.begin() || c >= (--m)->first + m->second.n) return false;
+    auto m = gpu.upper_bound(c);
+    if (m == gpu.begin() || c >= (--m)->first + m->second.n) return false;
     if (n > (size_t)(m->first + m->second.n - c)) osh_play_die("%s: %zu bytes pass the end of their block", what, n);
     return true;
 }
 
-bool osh_play_is_card(const void *p, size_t n)
+bool osh_play_is_gpu(const void *p, size_t n)
 {
     guard g(lock);
-    return on_card(p, n, "memory of the GPU");
+    return on_gpu(p, n, "memory of the GPU");
 }
 
-uintptr_t osh_play_card_range(uintptr_t *end)
+uintptr_t osh_play_gpu_range(uintptr_t *end)
 {
-    if (card.empty()) return *end = 0;
-    auto last = std::prev(card.end());
+    if (gpu.empty()) return *end = 0;
+    auto last = std::prev(gpu.end());
     *end = (uintptr_t)last->first + last->second.n;
-    return (uintptr_t)card.begin()->first;
+    return (uintptr_t)gpu.begin()->first;
 }
 
 static bool is_pinned(const void *p)
@@ -206,9 +206,9 @@ static bool is_pinned(const void *p)
 
 static cudaError_t wrong_place(const void *to, const void *from, size_t n, cudaMemcpyKind kind)
 {
-    bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
-         from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (on_card(to, n, "target") != to_card || on_card(from, n, "source") != from_card) return cudaErrorInvalidValue;
+    bool to_gpu = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
+         from_gpu = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (on_gpu(to, n, "target") != to_gpu || on_gpu(from, n, "source") != from_gpu) return cudaErrorInvalidValue;
     return cudaSuccess;
 }
 
@@ -284,7 +284,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
     if (ordinal) return cudaErrorInvalidDevice;
     *p = cudaDeviceProp();
     snprintf(p->name, sizeof p->name, "emulated GPU");
-    p->totalGlobalMem = card_bytes;
+    p->totalGlobalMem = gpu_bytes;
     p->sharedMemPerMultiprocessor = shared_bytes, p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
     p->major = 9, p->minor = 0, p->multiProcessorCount = 4;
     return cudaSuccess;
@@ -304,10 +304,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ord
     return cudaSuccess;
 }
 
-static size_t card_used(void)
+static size_t gpu_used(void)
 {
     size_t n = 0;
-    for (auto &m : card) n += m.second.n;
+    for (auto &m : gpu) n += m.second.n;
     return n;
 }
 
@@ -322,7 +322,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int ordinal)
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     OSH_PLAY_CALL("cudaMemGetInfo");
-    *total = card_bytes, *free = card_bytes - card_used();
+    *total = gpu_bytes, *free = gpu_bytes - gpu_used();
     return cudaSuccess;
 }
 
@@ -350,13 +350,13 @@ cudaError_t osh_play_malloc(void **out, size_t n_bytes)
     size_t mapped = (n_bytes + PAGE - 1) / PAGE * PAGE;
     *out = nullptr;
     if (!n_bytes) return cudaSuccess;
-    if (n_bytes > card_bytes - card_used()) return last = cudaErrorMemoryAllocation;
+    if (n_bytes > gpu_bytes - gpu_used()) return last = cudaErrorMemoryAllocation;
     void *p = mmap(nullptr, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return last = cudaErrorMemoryAllocation;
     char *c = (char *)p + PAGE;
     if (!map_nan(c, mapped)) return last = cudaErrorMemoryAllocation;
     if (protect && !opened) mprotect(c, mapped, PROT_NONE);
-    card[c] = {n_bytes, mapped};
+    gpu[c] = {n_bytes, mapped};
     *out = c;
     return cudaSuccess;
 }
@@ -366,10 +366,10 @@ cudaError_t cudaFree(void *p)
     guard g(lock);
     if (!p) return cudaSuccess;
     for (CUstream_st *s : streams) drain(s);
-    auto m = card.find((char *)p);
-    if (m == card.end()) return cudaErrorInvalidValue;
+    auto m = gpu.find((char *)p);
+    if (m == gpu.end()) return cudaErrorInvalidValue;
     munmap(m->first - PAGE, m->second.mapped + 2 * PAGE);
-    card.erase(m);
+    gpu.erase(m);
     return lost;
 }
 
@@ -451,7 +451,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t n, cudaStream_t s)
 {
     OSH_PLAY_CALL("cudaMemsetAsync");
-    if (!on_card(to, n, "cudaMemsetAsync")) return last = cudaErrorInvalidValue;
+    if (!on_gpu(to, n, "cudaMemsetAsync")) return last = cudaErrorInvalidValue;
     return submit(s, [=] { memset(to, byte, n); });
 }
 

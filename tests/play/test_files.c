@@ -158,13 +158,13 @@ static void test_faults(void **state)
     fixture *f = *state;
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
         for (int n = 1; n <= 3; n++) {
-            int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_card = counted(f).file_bytes;
+            int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_gpu = counted(f).file_bytes;
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
             read_range(f, 123, 9 * MIB, n & 1); // the read needs three slots
             osh_cuda_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
-            assert_int_equal(c.file_bytes - by_card == 9 * MIB, faults[k].goes_on);
+            assert_int_equal(c.file_bytes - by_gpu == 9 * MIB, faults[k].goes_on);
             long reads = osh_play_calls("cuFileRead");
             read_range(f, 5, 100, false);
             assert_int_equal(osh_play_calls("cuFileRead") - reads, faults[k].goes_on);

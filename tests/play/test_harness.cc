@@ -85,14 +85,14 @@ typedef struct played {
     int host[9 * N];
 } played;
 
-static void open_card(played *p, int fill)
+static void open_gpu(played *p, int fill)
 {
     assert_int_equal(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaMalloc(&p->out, sizeof p->host), cudaSuccess);
     assert_int_equal(cudaMemsetAsync(p->out, fill, sizeof p->host, p->stream), cudaSuccess);
 }
 
-static void close_card(played *p)
+static void close_gpu(played *p)
 {
     assert_int_equal(cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(p->stream), cudaSuccess);
@@ -115,7 +115,7 @@ static void dies(void (*fn)(played *), const char *wanted)
         static played p;
         dup2(ends[1], STDERR_FILENO);
         signal(SIGSEGV, SIG_DFL); // removes the handler of cmocka
-        open_card(&p, 0);
+        open_gpu(&p, 0);
         fn(&p);
         _exit(0);
     }
@@ -135,10 +135,10 @@ static void test_orders(void **)
         bool differs = false;
         for (unsigned order = 0; order < 4; order++) {
             static played p;
-            open_card(&p, 0);
+            open_gpu(&p, 0);
             osh_play_order(order);
             OSH_LAUNCH(turn_kernel, 1, N, 0, p.stream, p.out, synced);
-            close_card(&p);
+            close_gpu(&p);
             if (!order) memcpy(first, p.host, sizeof first);
             differs |= memcmp(first, p.host, sizeof first) != 0;
             for (int i = 0; i < N && synced; i++) assert_int_equal(p.host[i], (i + 1) % N);
@@ -152,11 +152,11 @@ static void test_warp(void **)
 {
     static played p;
     for (unsigned order = 0; order < 3; order++) {
-        open_card(&p, 0);
+        open_gpu(&p, 0);
         osh_play_order(order);
         OSH_LAUNCH(warp_kernel, 1, dim3(16, 8, 2), 0, p.stream, p.out);
         OSH_LAUNCH(warp_kernel, 1, N, 0, p.stream, p.out);
-        close_card(&p);
+        close_gpu(&p);
         assert_int_equal(p.host[8 * N], N + N / 16 * 16);
         for (int i = 0; i < N; i++) {
             int lane = i % 32;
@@ -177,9 +177,9 @@ static void test_poison(void **)
 {
     static played p;
     float f[2];
-    open_card(&p, 0);
+    open_gpu(&p, 0);
     OSH_LAUNCH(stale_kernel, 1, 1, 64, p.stream, (float *)p.out, false);
-    close_card(&p);
+    close_gpu(&p);
     memcpy(f, p.host, sizeof f);
     assert_true(isnan(f[0]) && isnan(f[1]));
     float *fresh = NULL, read = 0;
@@ -215,11 +215,11 @@ static void test_wrong_memory(void **)
          "heap-buffer-overflow");
 #endif
     static played p;
-    open_card(&p, 0);
+    open_gpu(&p, 0);
     int here = 0;
     assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream), cudaErrorInvalidValue);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
-    close_card(&p);
+    close_gpu(&p);
 }
 
 static void test_launches(void **)
@@ -230,7 +230,7 @@ static void test_launches(void **)
         {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1, cudaErrorInvalidConfiguration},
     };
     static played p;
-    open_card(&p, 0);
+    open_gpu(&p, 0);
     for (auto &r : rows) {
         OSH_LAUNCH(stale_kernel, r.grid, r.block, r.shared, p.stream, (float *)p.out, true);
         assert_int_equal(cudaGetLastError(), r.e);
@@ -243,7 +243,7 @@ static void test_launches(void **)
     assert_int_equal(cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
                      cudaErrorInvalidValue);
     (void)cudaGetLastError();
-    close_card(&p);
+    close_gpu(&p);
 }
 
 /* Without an event between two streams, lazy streams must give wrong values. */
@@ -253,7 +253,7 @@ static void test_lazy(void **)
         static played p;
         cudaStream_t other;
         cudaEvent_t e;
-        open_card(&p, 1);
+        open_gpu(&p, 1);
         assert_int_equal(cudaStreamCreateWithFlags(&other, 0), cudaSuccess);
         assert_int_equal(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), cudaSuccess);
         osh_play_lazy(true);
@@ -269,7 +269,7 @@ static void test_lazy(void **)
         assert_int_equal(cudaStreamSynchronize(other), cudaSuccess);
         assert_int_equal(cudaEventDestroy(e), cudaSuccess);
         assert_int_equal(cudaStreamDestroy(other), cudaSuccess);
-        close_card(&p);
+        close_gpu(&p);
     }
 }
 

@@ -37,12 +37,12 @@ static void ok(fixture *f, osh_status rc)
 
 static void quiet(void *user, osh_log_level level, const char *text) { (void)user, (void)level, (void)text; }
 
-static void open_acts(fixture *f, bool by_card)
+static void open_acts(fixture *f, bool by_gpu)
 {
     ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     ok(f, osh_acts_use(f->cx, f->a, f->d));
     osh_acts_of_run(f->a, 7), osh_acts_stage(f->a, 3);
-    if (by_card) osh_acts_by_card(f->a);
+    if (by_gpu) osh_acts_by_gpu(f->a);
 }
 
 static int setup(void **state)

@@ -6,7 +6,7 @@
 #include "math/pairs.h"
 #include "plain.h"
 #include "tiny_model.h"
-#include "kernels/card.h"
+#include "kernels/on_gpu.h"
 
 typedef struct model {
     tiny_model at;
@@ -176,7 +176,7 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static void gradients_are_differences(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (int k = 0; k < N_NAMES; k++) {
         model m;
         int n = 0;
@@ -199,7 +199,7 @@ static void gradients_are_differences(void **state)
 static void parts_threads_and_samples_do_not_matter(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (int k = 0; k < 4; k++) {
         model a, b, c;
         model_open(&a, names[k], OSH_BF16, 2);
@@ -231,7 +231,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
 static void places_do_not_matter(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (int k = 0; k < N_NAMES; k++) {
         model a, b;
         model_open(&a, names[k], OSH_BF16, 2);
@@ -259,7 +259,7 @@ static void places_do_not_matter(void **state)
 static void the_peak_is_kept(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     for (int k = 0; k < 2 * N_NAMES; k++) {
         const char *name = names[k / 2];
         bool rough = k % 2, is_less = !rough && !strcmp(name, "mixtral") && osh_pairs_used();
@@ -337,7 +337,7 @@ done:
 
 /* Runs the forward and the backward pass on a GPU whose arena has the bytes of the weights and the
  * predicted bytes. Returns false if there is no GPU. */
-static bool back_on_card(model *m)
+static bool back_on_gpu(model *m)
 {
     osh_ctx *cx = m->at.cx;
     const osh_graph *g = m->at.g;
@@ -355,7 +355,7 @@ static bool back_on_card(model *m)
     tiny_check(cx, osh_back_peak_on_device(cx, &said, &k, leaves, N));
     for (int i = 0; i < g->n_weights; i++)
         said += m->at.w->w[i] ? osh_arena_gross(osh_tensor_bytes(m->at.w->w[i])) : 0;
-    osh_device *d = card_open(cx, said);
+    osh_device *d = gpu_open(cx, said);
     for (int i = 0; d && i < g->n_weights; i++) {
         osh_tensor *host = m->at.w->w[i];
         if (!host) continue;
@@ -391,38 +391,38 @@ static bool back_on_card(model *m)
 
 /* Compares gradients of a GPU with those of the host, in F32. The gradients differ a little,
  * because the GPU adds in another order. */
-static void a_card_goes_back(void **state)
+static void a_gpu_goes_back(void **state)
 {
     static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite",
                                      "phi3",          "gpt_neox"};
     (void)state;
     for (size_t c = 0; c < sizeof on / sizeof *on; c++) {
-        model card, host;
-        model_open(&card, on[c], OSH_F32, 1), model_open(&host, on[c], OSH_F32, 1);
+        model gpu, host;
+        model_open(&gpu, on[c], OSH_F32, 1), model_open(&host, on[c], OSH_F32, 1);
         osh_back k = {
-            .g = card.at.g, .n = card.at.g->head, .weights = card.wants, .on_device = true};
-        bool *in = calloc((size_t)card.at.g->n_values, 1), has;
-        k.in = in, has = osh_back_check(card.at.cx, &k) == OSH_OK;
+            .g = gpu.at.g, .n = gpu.at.g->head, .weights = gpu.wants, .on_device = true};
+        bool *in = calloc((size_t)gpu.at.g->n_values, 1), has;
+        k.in = in, has = osh_back_check(gpu.at.cx, &k) == OSH_OK;
         free(in);
         if (!has)
-            print_message("%s: %s\n", on[c], osh_error_text(card.at.cx)),
-                osh_error_clear(card.at.cx);
-        if (has && back_on_card(&card)) {
+            print_message("%s: %s\n", on[c], osh_error_text(gpu.at.cx)),
+                osh_error_clear(gpu.at.cx);
+        if (has && back_on_gpu(&gpu)) {
             tiny_check(host.at.cx, go_back(host.at.cx, &host, 0, host.at.t.n_samples, 0));
             for (int i = 0; i < host.at.g->n_weights; i++) {
                 if (!host.wants[i]) continue;
-                double e = nmse(card.dw[i], host.dw[i]);
+                double e = nmse(gpu.dw[i], host.dw[i]);
                 if (!(e < 1e-8)) fail_msg("%s, %s: NMSE %g", on[c], host.at.g->weights[i].name, e);
             }
         }
-        model_close(&card), model_close(&host);
+        model_close(&gpu), model_close(&host);
     }
 }
 
 static void allocations_fail(void **state)
 {
     (void)state;
-    if (card_alone()) return;
+    if (gpu_alone()) return;
     osh_status rc = OSH_E_NOMEM;
     for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations, so only every
                                           // seventh fails
@@ -444,7 +444,7 @@ int main(void)
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(the_peak_is_kept),
         cmocka_unit_test(what_has_no_gradient_is_refused),
-        cmocka_unit_test(a_card_goes_back),
+        cmocka_unit_test(a_gpu_goes_back),
         cmocka_unit_test(allocations_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,10 +93,10 @@ typedef struct mixture {
     char *room;           // scratch in the arena; own
     void *f, *y;          // f: activations [N, F]; y: outputs of the experts of a round [N, D];
                           // views of `room`
-    routed_part *on_card; // one routed_part per matrix product: gate and up [n_experts], then down
+    routed_part *on_gpu; // one routed_part per matrix product: gate and up [n_experts], then down
                           // [n_experts]; view of `room`
-    routed_tile *tiles_on_card; // copy of `tiles` in GPU memory; view of `room`
-    routed_part *parts;   // host copy of on_card; own
+    routed_tile *tiles_on_gpu; // copy of `tiles` in GPU memory; view of `room`
+    routed_part *parts;   // host copy of on_gpu; own
     routed_tile *tiles;   // tiles of all rounds, in the order of the rounds; own
     int64_t n_tiles;
 } mixture;
@@ -146,8 +146,8 @@ static osh_status mixture_put_lists(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
     const osh_device_type *t = x->d->type;
-    OSH_TRY(t->put(cx, x->d, x->on_card, x->parts, 2 * (size_t)x->m->n_experts * sizeof *x->parts));
-    OSH_TRY(t->put(cx, x->d, x->tiles_on_card, x->tiles, (size_t)x->n_tiles * sizeof *x->tiles));
+    OSH_TRY(t->put(cx, x->d, x->on_gpu, x->parts, 2 * (size_t)x->m->n_experts * sizeof *x->parts));
+    OSH_TRY(t->put(cx, x->d, x->tiles_on_gpu, x->tiles, (size_t)x->n_tiles * sizeof *x->tiles));
 done:
     return rc;
 }
@@ -159,9 +159,9 @@ template <class T> static osh_status mixture_rounds(osh_ctx *cx, mixture *x)
     const T *sum = static_cast<const T *>(m->sum->data),
             *route = static_cast<const T *>(m->route->data);
     T *out = static_cast<T *>(m->out->data);
-    routed_launch up = {x->f, m->x->data, x->on_card, x->tiles_on_card, {},
+    routed_launch up = {x->f, m->x->data, x->on_gpu, x->tiles_on_gpu, {},
                         {x->D, x->F, true, false}, 0};
-    routed_launch down = {x->y, x->f, x->on_card + m->n_experts, x->tiles_on_card, {},
+    routed_launch down = {x->y, x->f, x->on_gpu + m->n_experts, x->tiles_on_gpu, {},
                           {x->F, x->D, false, false}, 0};
 
     for (int first = 0, end; first < m->n_experts; first = end, sum = out) {
@@ -175,7 +175,7 @@ template <class T> static osh_status mixture_rounds(osh_ctx *cx, mixture *x)
         OSH_TRY(routed_run<T>(cx, x->d, down, routed_plain()));
         OSH_LAUNCH(mixture_combine<T>, (unsigned)osh_div_up(x->N, WARPS), COMBINE, 0,
                    osh_cuda_stream(x->d), out, sum, static_cast<const T *>(x->y), route,
-                   x->on_card + first,
+                   x->on_gpu + first,
                    (combine_sizes{x->N, x->D, osh_width(m->route), end - first, m->plain}));
         OSH_CUDA(cx, cudaGetLastError());
         up.tiles += up.n_tiles, down.tiles += up.n_tiles;
@@ -195,8 +195,8 @@ osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m)
     x.room = static_cast<char *>(osh_device_alloc(cx, x.d, n_bytes, OSH_LIFE_SHORT));
     if (!x.room) OSH_TRY(OSH_E_NOMEM);
     x.f = x.room + at[OSH_MIXTURE_F], x.y = x.room + at[OSH_MIXTURE_Y];
-    x.on_card = reinterpret_cast<routed_part *>(x.room + at[OSH_MIXTURE_PARTS]);
-    x.tiles_on_card = reinterpret_cast<routed_tile *>(x.room + at[OSH_MIXTURE_TILES]);
+    x.on_gpu = reinterpret_cast<routed_part *>(x.room + at[OSH_MIXTURE_PARTS]);
+    x.tiles_on_gpu = reinterpret_cast<routed_tile *>(x.room + at[OSH_MIXTURE_TILES]);
     OSH_TRY(mixture_list_parts(cx, &x));
     OSH_TRY(mixture_put_lists(cx, &x));
     rc = m->x->dtype == OSH_BF16 ? mixture_rounds<osh_bf16_t>(cx, &x)

@@ -34,16 +34,16 @@ done:
     return rc;
 }
 
-typedef struct card_work { // operation whose speed is measured: attention, a matrix product, or a
+typedef struct gpu_work { // operation whose speed is measured: attention, a matrix product, or a
                            // copy
     osh_device *d;
     osh_tensor *a, *b, *c; // matrices of a product; for copies, source a and destination c; own
     void *host;            // page-locked memory that is copied to c; NULL: a is copied to c; own
     int64_t side;          // rows and columns of the matrices of a product; 0: no product
     const osh_op_args *attention; // arguments of attention; NULL: no attention; view
-} card_work;
+} gpu_work;
 
-static osh_status peak_call(osh_ctx *cx, const card_work *w)
+static osh_status peak_call(osh_ctx *cx, const gpu_work *w)
 {
     if (w->attention) return osh_attention_cuda(cx, w->attention);
     if (w->side) {
@@ -58,7 +58,7 @@ static osh_status peak_call(osh_ctx *cx, const card_work *w)
 }
 
 /* Measures calls per second for at least `seconds`. The first AT_ONCE calls are not measured. */
-static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
+static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const gpu_work *w, double seconds)
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
@@ -82,7 +82,7 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
 {
     osh_status rc = OSH_OK;
     int64_t shape[2] = {side, side};
-    card_work w = {d, NULL, NULL, NULL, NULL, side, NULL}; // own
+    gpu_work w = {d, NULL, NULL, NULL, NULL, side, NULL}; // own
     double calls = 0;
 
     OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
@@ -128,7 +128,7 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
     osh_tensor *t[4] = {NULL};         // q, k, v and the output; own
     osh_seqs seqs = {n_samples, NULL};
     osh_op_args a = {};
-    card_work w = {d, NULL, NULL, NULL, NULL, 0, &a};
+    gpu_work w = {d, NULL, NULL, NULL, NULL, 0, &a};
     double calls = 0;
 
     peak_widths(width);
@@ -156,7 +156,7 @@ osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_p
                                 int64_t n_bytes, double seconds)
 {
     osh_status rc = OSH_OK;
-    card_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
+    gpu_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
     double calls = 0;
 
     OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, OSH_U8, 1, &n_bytes));

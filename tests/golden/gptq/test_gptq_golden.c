@@ -18,7 +18,7 @@
  * is not true: with rank 1 a row has only one square. Weights and Hessians are those of gen.py.
  * Prints the differences. */
 #include "torture.h"
-#include "kernels/card.h"
+#include "kernels/on_gpu.h"
 #include "plain.h"
 
 #include <math.h>
@@ -220,13 +220,13 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
                         int64_t samples)
 {
     osh_tensor *got = NULL, *dq = NULL;
-    carded ch = card_put(cx, d, h), cw = card_put(cx, d, job->w);
+    gpu_copy_of ch = gpu_put(cx, d, h), cw = gpu_put(cx, d, job->w);
     double all = 0, err = 0;
     job->device_w = &cw.t;
     assert_ok(cx, m->type->compress(cx, m, job, 1, &ch.t, samples));
     assert_ok(cx, osh_tensor_new(cx, &got, job->w->dtype, 2, job->w->shape));
     assert_ok(cx, osh_tensor_new(cx, &dq, job->w->dtype, 2, job->w->shape));
-    card_take(cx, NULL, &ch), card_take(cx, got, &cw);
+    gpu_take(cx, NULL, &ch), gpu_take(cx, got, &cw);
     assert_ok(cx, osh_q_decode(cx, dq, job->codes, &job->params, &job->scheme->weights));
     for (int64_t i = 0; i < osh_tensor_numel(dq); i++) {
         double was = value_at(job->w, i), is = value_at(dq, i);
@@ -247,28 +247,28 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     enum { N = 3 };
     osh_ctx *cx = NULL;
     osh_linear_job jobs[N] = {{0}};
-    carded cw[N];
+    gpu_copy_of cw[N];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
-    carded ch = card_put(cx, d, h);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
+    gpu_copy_of ch = gpu_put(cx, d, h);
     for (int k = 0; k < N; k++) {
-        cw[k] = card_put(cx, d, w);
+        cw[k] = gpu_put(cx, d, w);
         jobs[k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w, .device_w = &cw[k].t};
         jobs[k].pack = k == 1 && scheme->weights.type == OSH_Q_INT;
     }
-    size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST), on_card = osh_arena_room(d->arena);
-    size_t said = m->type->needs(m, jobs, N, 1, &on_card);
+    size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST), on_gpu = osh_arena_room(d->arena);
+    size_t said = m->type->needs(m, jobs, N, 1, &on_gpu);
     assert_ok(cx, m->type->compress(cx, m, jobs, N, &ch.t, samples));
     size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
-    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_card,
+    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_gpu,
                   host_took, said);
-    strict(took <= on_card, took <= on_card + (32 << 20), "a solve takes what the plan says at most",
+    strict(took <= on_gpu, took <= on_gpu + (32 << 20), "a solve takes what the plan says at most",
            "A library got more of the arena than the plan counts: the smallest --device-memory ends in the middle.");
     strict(host_took <= said && host_took * 10 >= said * 7, host_took <= said + (64 << 10),
            "a solve takes of the host what the plan says",
            "Libraries allocate beside: the plan's reserve has to hold it.");
-    for (int k = 0; k < N; k++) card_take(cx, NULL, &cw[k]), osh_linear_job_deinit(cx, &jobs[k]);
-    card_take(cx, NULL, &ch);
+    for (int k = 0; k < N; k++) gpu_take(cx, NULL, &cw[k]), osh_linear_job_deinit(cx, &jobs[k]);
+    gpu_take(cx, NULL, &ch);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }
@@ -283,13 +283,13 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
     osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
-    carded cw[N], ch[N];
+    gpu_copy_of cw[N], ch[N];
     int64_t I = w->shape[1];
     size_t bytes = (size_t)osh_tensor_numel(w);
     osh_tensor *mine = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int together = 0; together < 2; together++) {
         for (int k = 0; k < N; k++) {
             assert_ok(cx, osh_tensor_new(cx, &mine, OSH_F32, 2, h->shape));
@@ -298,7 +298,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
             // a correlation above 1, which makes H indefinite
             if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most;
-            cw[k] = card_put(cx, d, w), ch[k] = card_put(cx, d, mine);
+            cw[k] = gpu_put(cx, d, w), ch[k] = gpu_put(cx, d, mine);
             osh_tensor_free(cx, mine), mine = NULL;
             jobs[together][k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w,
                                                  .device_w = &cw[k].t};
@@ -321,7 +321,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
         }
         for (int k = 0; k < N && !together; k++)
             assert_ok(cx, m->type->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
-        for (int k = 0; k < N; k++) card_take(cx, NULL, &cw[k]), card_take(cx, NULL, &ch[k]);
+        for (int k = 0; k < N; k++) gpu_take(cx, NULL, &cw[k]), gpu_take(cx, NULL, &ch[k]);
     }
     for (int k = 0; k < N; k++) {
         assert_memory_equal(jobs[0][k].codes, jobs[1][k].codes, bytes);
@@ -396,7 +396,7 @@ static void test_cases(void **state)
     int n = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
     snprintf(path, sizeof path, "%s/codes.safetensors", folder);
     assert_ok(cx, osh_st_open(cx, &st, path));
     snprintf(path, sizeof path, "%s/cases.json", folder);

@@ -1,10 +1,10 @@
-/* card.h - runs CUDA kernels in tests on a GPU, real or emulated (tests/play), and copies tensors
+/* on_gpu.h - runs CUDA kernels in tests on a GPU, real or emulated (tests/play), and copies tensors
  * to the GPU and back.
  *
  * Without a GPU these tests are skipped with a message. The emulated GPU runs the threads of a
  * block in several orders; a real GPU has only its own order. */
-#ifndef OSH_KERNEL_CARD_H
-#define OSH_KERNEL_CARD_H
+#ifndef OSH_KERNEL_ON_GPU_H
+#define OSH_KERNEL_ON_GPU_H
 #include "kernel_test.h"
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
@@ -18,7 +18,7 @@ void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));
 long osh_play_calls(const char *name) __attribute__((weak)); // defined if the GPU is emulated
 
-enum { CARD_BYTES = 64 << 20 };
+enum { GPU_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__
 enum { CARD_ORDERS = 1 }; // one order is enough to detect a memory error
 #else
@@ -27,8 +27,8 @@ enum { CARD_ORDERS = 3 };
 
 /* Opens a GPU with n_bytes for tensors (own; osh_device_close frees it). Returns NULL if there is
  * no GPU. The host may access the memory of the emulated GPU, which saves two system calls for each
- * kernel. A test with few kernels can call card_protect to forbid this. */
-static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
+ * kernel. A test with few kernels can call gpu_protect to forbid this. */
+static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
@@ -47,25 +47,25 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
 
 /* True on the emulated GPU. Then CPU kernels need no test, because the test without a GPU runs
  * them. */
-static inline bool card_alone(void) { return osh_play_order; }
+static inline bool gpu_alone(void) { return osh_play_order; }
 
-static inline void card_protect(void)
+static inline void gpu_protect(void)
 {
     if (osh_play_protect) osh_play_protect(true);
 }
 
-static inline int card_orders(void)
+static inline int gpu_orders(void)
 {
     return osh_play_order && !osh_race_barrier ? CARD_ORDERS : 1;
 }
-static inline void card_order(int k)
+static inline void gpu_order(int k)
 {
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
 /* True if the emulated GPU detects wrong addresses or races. Then a test may skip dtypes and sizes
  * for which a kernel has the same addresses. */
-static inline bool card_looks_at_addresses(void)
+static inline bool gpu_looks_at_addresses(void)
 {
 #ifdef __SANITIZE_ADDRESS__
     return osh_play_order;
@@ -75,15 +75,15 @@ static inline bool card_looks_at_addresses(void)
 }
 
 /* A copy of a host tensor on the GPU, with guard bytes on both sides. */
-typedef struct carded {
+typedef struct gpu_copy_of {
     osh_tensor t;
     uint8_t *room; // own: memory of the GPU
-} carded;
+} gpu_copy_of;
 enum { CARD_GUARD = 512 }; // number of guard bytes; a multiple of the arena's alignment
 
-static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
+static inline gpu_copy_of gpu_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {
-    carded c = {.t = *t};
+    gpu_copy_of c = {.t = *t};
     size_t n = osh_tensor_bytes(t);
     c.room = osh_device_alloc(cx, d, n + 2 * CARD_GUARD, OSH_LIFE_LONG);
     assert_non_null(c.room);
@@ -95,7 +95,7 @@ static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 
 /* Copies the values to the host tensor `to` unless it is NULL, checks the guard bytes and frees the
  * copy on the GPU. */
-static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
+static inline void gpu_take(osh_ctx *cx, osh_tensor *to, gpu_copy_of *c)
 {
     uint8_t guards[2][CARD_GUARD];
     osh_device *d = c->t.device;
@@ -109,15 +109,15 @@ static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
 
 /* Runs the CUDA kernel of op on copies of the host tensors, and copies the outputs back. The kernel
  * may allocate at most `scratch` bytes of the arena. */
-static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op,
+static inline osh_status gpu_run(osh_ctx *cx, osh_device *d, const osh_op *op,
                                   const osh_op_args *a, size_t scratch)
 {
     osh_op_args on = *a;
-    carded in[OSH_OP_MAX_IN] = {0}, out[OSH_OP_MAX_OUT] = {0};
+    gpu_copy_of in[OSH_OP_MAX_IN] = {0}, out[OSH_OP_MAX_OUT] = {0};
     for (int i = 0; i < OSH_OP_MAX_IN; i++)
-        if (a->in[i]) in[i] = card_put(cx, d, a->in[i]), on.in[i] = &in[i].t;
+        if (a->in[i]) in[i] = gpu_put(cx, d, a->in[i]), on.in[i] = &in[i].t;
     for (int i = 0; i < OSH_OP_MAX_OUT; i++)
-        if (a->out[i]) out[i] = card_put(cx, d, a->out[i]), on.out[i] = &out[i].t;
+        if (a->out[i]) out[i] = gpu_put(cx, d, a->out[i]), on.out[i] = &out[i].t;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
     osh_status rc = op->run[OSH_CUDA](cx, &on);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -125,9 +125,9 @@ static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op,
         fail_msg("%s takes %zu bytes of the GPU, predicted %zu", op->name,
                  osh_arena_peak(d->arena) - before, scratch);
     for (int i = 0; i < OSH_OP_MAX_OUT; i++)
-        if (a->out[i]) card_take(cx, a->out[i], &out[i]);
+        if (a->out[i]) gpu_take(cx, a->out[i], &out[i]);
     for (int i = 0; i < OSH_OP_MAX_IN; i++)
-        if (a->in[i]) card_take(cx, NULL, &in[i]);
+        if (a->in[i]) gpu_take(cx, NULL, &in[i]);
     return rc;
 }
 #endif

@@ -1,9 +1,9 @@
-/* eval_card.h - runs an evaluation on a GPU, subgraph by subgraph like forward.h. All GPU memory is
+/* eval_gpu.h - runs an evaluation on a GPU, subgraph by subgraph like forward.h. All GPU memory is
  * one block (the arena), with this layout:
  *
  *   | workspace | weights (eval_weights.h) | rounded input | stored values |   ◄── batch, scores |
  *
- * osh_eval_card_open allocates the blocks at the front once, so the predicted bytes are exactly the
+ * osh_eval_gpu_open allocates the blocks at the front once, so the predicted bytes are exactly the
  * allocated bytes. Batches are cut as for a calibration on a GPU (schedule/batches.c), so the
  * results depend on the data and the GPU, not on budgets or --batch-size. */
 #ifndef OSH_EVAL_CARD_H
@@ -11,27 +11,27 @@
 #include "eval/forward.h"
 #include "match/options.h"
 
-typedef struct osh_eval_card osh_eval_card;
+typedef struct osh_eval_gpu osh_eval_gpu;
 /* *out (own) is NULL if the evaluation runs on the host. Otherwise opens the GPU and allocates all
  * blocks. Fails with OSH_E_USAGE if --device-memory is too small; the message has the smallest
  * possible budget. o, f, ref (or NULL) and d must outlive *out. */
-osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
-                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
+osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
+                             const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
 /* Returns the peak of host bytes during passes and scores. `ahead`: true if weights are
  * prefetched. */
-int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead);
-bool osh_eval_card_ahead(const osh_eval_card *c); // true if weights are prefetched
-/* Turns off the prefetch of weights. Must be called before osh_eval_card_run. */
-void osh_eval_card_not_ahead(osh_eval_card *c);
-void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c); // accepts NULL
+int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead);
+bool osh_eval_gpu_ahead(const osh_eval_gpu *c); // true if weights are prefetched
+/* Turns off the prefetch of weights. Must be called before osh_eval_gpu_run. */
+void osh_eval_gpu_not_ahead(osh_eval_gpu *c);
+void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c); // accepts NULL
 /* Runs both models up to the inputs of the heads, then loads the heads. */
-osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr);
-int64_t osh_eval_card_batches(const osh_eval_card *c);
+osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr);
+int64_t osh_eval_gpu_batches(const osh_eval_gpu *c);
 /* Sets *first and *n to the samples of batch b, which are [*first, *first + *n). */
-void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int64_t *n);
+void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_t *n);
 /* Scores batch b. targets [tokens of the batch]: next tokens. out [4][tokens of the batch]:
  * allocated by the caller; gets the NLL, and with a reference model also KL divergence, top-1
  * agreement and NLL of the reference. All tensors are in host memory. */
-osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets,
-                               osh_tensor *const out[4]);
+osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh_tensor *targets,
+                              osh_tensor *const out[4]);
 #endif

@@ -1,7 +1,7 @@
-/* eval_card.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
+/* eval_gpu.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
  * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
  * memory. All values of a batch are read before new values overwrite them. */
-#include "eval/eval_card.h"
+#include "eval/eval_gpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct side { // side: one of the two models that are evaluated
     bool rounds;          // true if the scheme rounds inputs of Linears
 } side;
 
-struct osh_eval_card {
+struct osh_eval_gpu {
     const osh_eval_options *o; // view
     const osh_dataset *d;      // view
     side side[2];              // [0]: the model; [1]: the reference model
@@ -33,7 +33,7 @@ struct osh_eval_card {
     int64_t n_batches, batch_tokens;
     int64_t passing;           // largest number of bytes of GPU memory that running or scoring a
                                // batch needs
-    bool rest_on_card;
+    bool rest_on_gpu;
     osh_eval_weights *weights; // own
     bool ahead;                // true if the next step's weights are prefetched, because they fit
                                // in the GPU's memory
@@ -46,7 +46,7 @@ struct osh_eval_card {
 static double gpu_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 static int64_t arena_gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
 
-static int64_t batch_tokens_of(const osh_eval_card *c, int64_t b)
+static int64_t batch_tokens_of(const osh_eval_gpu *c, int64_t b)
 {
     return c->d->offsets[c->batch_at[b + 1]] - c->d->offsets[c->batch_at[b]];
 }
@@ -80,7 +80,7 @@ static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 }
 
 typedef struct counting { // state of osh_forward_walk when it counts the memory of a model
-    osh_eval_card *c;
+    osh_eval_gpu *c;
     side *s;
     osh_device_peaks *peaks; // own
     int64_t width; // bytes per token of the widest input of a node with weights
@@ -90,7 +90,7 @@ static osh_status side_count_batches(osh_ctx *cx, const counting *k, const osh_f
 {
     osh_status rc = OSH_OK;
     int64_t last = -1;
-    osh_eval_card *c = k->c;
+    osh_eval_gpu *c = k->c;
     osh_exec_span span = side_span(k->s, part);
     OSH_TRY(osh_device_peaks_walk(cx, k->peaks, &span, &(osh_exec_brought){.in = k->s->now}));
     for (int64_t b = 0; b < c->n_batches; b++) {
@@ -121,7 +121,7 @@ done:
     return rc;
 }
 
-static osh_status side_count(osh_ctx *cx, osh_eval_card *c, side *s)
+static osh_status side_count(osh_ctx *cx, osh_eval_gpu *c, side *s)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
@@ -138,7 +138,7 @@ done:
     return rc;
 }
 
-static int64_t scores_arena_bytes(const osh_eval_card *c)
+static int64_t scores_arena_bytes(const osh_eval_gpu *c)
 {
     int64_t t = c->batch_tokens, n = arena_gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0,
             D[OSH_OP_MAX_IN] = {0};
@@ -156,23 +156,23 @@ static int64_t scores_arena_bytes(const osh_eval_card *c)
     return n + scratch;
 }
 
-static int64_t rows_rest_bytes(const osh_eval_card *c, bool on_card)
+static int64_t rows_rest_bytes(const osh_eval_gpu *c, bool on_gpu)
 {
     int64_t sum = 0;
     for (int k = 0; k < c->n_sides; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
             size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
-            sum += (int64_t)(on_card ? osh_arena_gross(n) : osh_mem_gross(n));
+            sum += (int64_t)(on_gpu ? osh_arena_gross(n) : osh_mem_gross(n));
         }
     return sum;
 }
 
-static int64_t rounded_input_bytes(const osh_eval_card *c)
+static int64_t rounded_input_bytes(const osh_eval_gpu *c)
 {
     return c->side[0].input > c->side[1].input ? c->side[0].input : c->side[1].input;
 }
 
-int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
+int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
 {
     int64_t rounded = 0, read = osh_eval_weights_host_bytes(c->weights), lists = 0;
     for (int k = 0; k < c->n_sides; k++) {
@@ -186,15 +186,15 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
      * only one of the two. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return OSH_CUDA_HOST_BYTES + lists + both + scores +
-           (c->rest_on_card ? 0 : rows_rest_bytes(c, false));
+           (c->rest_on_gpu ? 0 : rows_rest_bytes(c, false));
 }
 
-bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
-void osh_eval_card_not_ahead(osh_eval_card *c) { osh_eval_weights_not_ahead(c->weights); }
+bool osh_eval_gpu_ahead(const osh_eval_gpu *c) { return osh_eval_weights_ahead(c->weights); }
+void osh_eval_gpu_not_ahead(osh_eval_gpu *c) { osh_eval_weights_not_ahead(c->weights); }
 
 /* ---- opening and closing ---- */
 
-static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
+static osh_status cut_batches(osh_ctx *cx, osh_eval_gpu *c)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, c->batch_at, c->d->n + 1);
@@ -210,7 +210,7 @@ done:
  * the budget allows: first the stored values, because copies from and to host memory delay the
  * work; then the next step's weights; then the buffer of cuFile. Sets *arena to the bytes of the
  * arena. Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
-static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
+static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
     int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) +
@@ -232,8 +232,8 @@ static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t 
                  "--device-memory %.0fMiB cannot be held: the smallest that would do is"
                  " --device-memory %.0fMiB",
                  gpu_mib(budget), gpu_mib(least));
-    c->rest_on_card = least + rest <= budget;
-    int64_t all = least + (c->rest_on_card ? rest : 0);
+    c->rest_on_gpu = least + rest <= budget;
+    int64_t all = least + (c->rest_on_gpu ? rest : 0);
     c->ahead = all + next <= budget;
     all += c->ahead ? next : 0;
     c->direct =
@@ -243,7 +243,7 @@ done:
     return rc;
 }
 
-static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_card *c)
+static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_gpu *c)
 {
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
@@ -253,7 +253,7 @@ static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_card *c)
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
     osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
     if (c->direct) osh_eval_weights_direct(c->weights);
-    for (int k = 0; k < c->n_sides && c->rest_on_card; k++)
+    for (int k = 0; k < c->n_sides && c->rest_on_gpu; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
             size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
             if (!(c->side[k].rest[b] = osh_device_alloc(cx, c->device, n, OSH_LIFE_LONG)))
@@ -263,11 +263,11 @@ done:
     return rc;
 }
 
-osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
-                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d)
+osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
+                             const osh_forward *f, const osh_forward *ref, const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
-    osh_eval_card *c = NULL; // own
+    osh_eval_gpu *c = NULL; // own
     const char *text = o->device ? o->device : "auto";
     int64_t arena = 0;
     int ordinal = 0;
@@ -302,17 +302,17 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     OSH_TRY(arena_take_blocks(cx, c));
     *out = c, c = NULL; // passes ownership
 done:
-    osh_eval_card_close(cx, c);
+    osh_eval_gpu_close(cx, c);
     return rc;
 }
 
-void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
+void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c)
 {
     if (!c) return;
     osh_eval_weights_free(cx, c->weights); // the weights are closed before the device, because
                                            // their thread copies to the device
     for (int k = 0; k < 2; k++) {
-        for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
+        for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_gpu; b++)
             osh_free(cx, c->side[k].rest[b]);
         osh_free(cx, c->side[k].rest);
         osh_free(cx, c->side[k].now);
@@ -326,7 +326,7 @@ void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 /* ---- passes ---- */
 
 typedef struct rounding {
-    osh_eval_card *c;
+    osh_eval_gpu *c;
     const side *s;
     osh_tensor x; // view of c->input
 } rounding;
@@ -338,7 +338,7 @@ static osh_status side_round_input(osh_ctx *cx, void *user, int node, const osh_
 {
     osh_status rc = OSH_OK;
     rounding *r = user;
-    osh_eval_card *c = r->c;
+    osh_eval_gpu *c = r->c;
     bool rounded = false;
     (void)b;
     OSH_TRY(osh_forward_round_input(cx, &c->stage, &rounded, r->s->f, node, *x));
@@ -353,10 +353,10 @@ done:
 
 /* Copies the values t of a batch to their stored block `rest` (`out` true), or from the stored
  * block to `t` (`out` false). */
-static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest,
+static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_gpu *c, osh_tensor *t, char *rest,
                                   bool out)
 {
-    if (!c->rest_on_card)
+    if (!c->rest_on_gpu)
         return out ? osh_tensor_get(cx, rest, t, 0, osh_tensor_bytes(t))
                    : osh_tensor_put(cx, t, 0, rest, osh_tensor_bytes(t));
     const osh_device_type *type = c->device->type;
@@ -366,7 +366,7 @@ static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tenso
 
 /* Copies the stored values of batch b to new tensors on the GPU. values [graph values]: set to the
  * new tensors, which the caller owns. */
-static osh_status batch_bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b,
+static osh_status batch_bring(osh_ctx *cx, const osh_eval_gpu *c, const side *s, int64_t b,
                               osh_tensor **values)
 {
     osh_status rc = OSH_OK;
@@ -385,7 +385,7 @@ done:
 }
 
 /* Copies the values for which `keep` is true from batch b to the block where they are stored. */
-static osh_status batch_leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b,
+static osh_status batch_leave(osh_ctx *cx, const osh_eval_gpu *c, side *s, int64_t b,
                               osh_tensor **values, const bool *keep)
 {
     osh_status rc = OSH_OK;
@@ -401,7 +401,7 @@ done:
 }
 
 typedef struct visit { // state of osh_forward_walk when it runs a model subgraph by subgraph
-    osh_eval_card *c;         // view
+    osh_eval_gpu *c;   // view
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
@@ -412,7 +412,7 @@ typedef struct visit { // state of osh_forward_walk when it runs a model subgrap
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
 {
     osh_status rc = OSH_OK;
-    osh_eval_card *c = v->c;
+    osh_eval_gpu *c = v->c;
     side *s = v->s;
     const osh_graph *g = s->f->graph;
     osh_exec_span span = side_span(s, v->part);
@@ -436,7 +436,7 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
 {
     osh_status rc = OSH_OK;
     visit *v = user;
-    osh_eval_card *c = v->c;
+    osh_eval_gpu *c = v->c;
     side *s = v->s;
     osh_progress *pr = v->pr;
     const osh_graph *g = s->f->graph;
@@ -464,13 +464,13 @@ done:
     return rc;
 }
 
-osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
+osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     osh_cuda_counters counted;
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
-            c->rest_on_card ? "on the GPU" : "in host memory",
-            osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
+            c->rest_on_gpu ? "on the GPU" : "in host memory",
+            osh_eval_gpu_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--)
         OSH_TRY(osh_forward_walk(cx, c->side[k].f, side_run_part,
                                  &(visit){.c = c, .s = &c->side[k], .pr = pr}));
@@ -486,15 +486,15 @@ done:
 
 /* ---- scores ---- */
 
-int64_t osh_eval_card_batches(const osh_eval_card *c) { return c->n_batches; }
+int64_t osh_eval_gpu_batches(const osh_eval_gpu *c) { return c->n_batches; }
 
-void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int64_t *n)
+void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_t *n)
 {
     *first = c->batch_at[b], *n = c->batch_at[b + 1] - c->batch_at[b];
 }
 
-osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets,
-                               osh_tensor *const out[4])
+osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh_tensor *targets,
+                              osh_tensor *const out[4])
 {
     osh_status rc = OSH_OK;
     osh_tensor **values[2] = {NULL, NULL}, *x[2] = {NULL, NULL},

@@ -1,10 +1,10 @@
-/* cards.h - lists GPU models for which a run can be planned on a machine without a GPU, and
+/* gpus.h - lists GPU models for which a run can be planned on a machine without a GPU, and
  * estimates the time of the run. */
 #ifndef OSH_CARDS_H
 #define OSH_CARDS_H
 #include "budget/cost.h"
 
-typedef struct osh_card_model {
+typedef struct osh_gpu_model {
     const char *name, *title;
     int64_t memory_bytes; // bytes of memory in all, as nvidia-smi reports them
     bool tf32_pays;       // true if three matrix products in TF32 take less time than one in F32
@@ -12,8 +12,8 @@ typedef struct osh_card_model {
     /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums. memory: bytes
      * per second. bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
-} osh_card_model;
-const osh_card_model *osh_card_model_find(const char *name); // Returns NULL if the name is unknown
+} osh_gpu_model;
+const osh_gpu_model *osh_gpu_model_find(const char *name); // Returns NULL if the name is unknown
 
 typedef struct osh_estimate { // seconds of a run, without the time of the disk
     double phase[OSH_N_PHASES]; // seconds of each phase (observe, solve, propagate), with the
@@ -23,5 +23,5 @@ typedef struct osh_estimate { // seconds of a run, without the time of the disk
 } osh_estimate;
 /* Estimates the time that the planned run needs on this GPU model. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
-                             const osh_card_model *m);
+                             const osh_gpu_model *m);
 #endif

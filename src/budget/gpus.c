@@ -1,4 +1,4 @@
-/* cards.c - the table of speeds of GPUs, and an estimate of the time that a run needs on one.
+/* gpus.c - the table of speeds of GPUs, and an estimate of the time that a run needs on one.
  *
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
  *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
@@ -10,7 +10,7 @@
  *
  * The speeds are from the vendor's data sheets (docs/how-to/cuda.md names them). This program was
  * not measured on any of these GPUs. */
-#include "budget/cards.h"
+#include "budget/gpus.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const double sustained = 0.7;     // fraction of each speed in the table 
 enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
-static const osh_card_model models[] = {
+static const osh_gpu_model models[] = {
     /* Columns: name, title, memory in MiB, tf32_pays, BF16, TF32, F32, memory, bus. */
     {"b200", "NVIDIA B200 SXM", 171661ll << 20, true,
      2250e12, 1125e12, 75e12, 7.7e12, 64e9},
@@ -46,28 +46,28 @@ static const osh_card_model models[] = {
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
-const osh_card_model *osh_card_model_find(const char *name)
+const osh_gpu_model *osh_gpu_model_find(const char *name)
 {
     for (size_t i = 0; i < N_MODELS; i++)
         if (!strcmp(models[i].name, name)) return &models[i];
     return NULL;
 }
 
-static double card_copy_seconds(const osh_budget *p, const osh_card_model *m, const osh_cost *c,
-                                int phase)
+static double gpu_copy_seconds(const osh_budget *p, const osh_gpu_model *m, const osh_cost *c,
+                               int phase)
 {
     bool outside = p->memory.tier != OSH_TIER_DEVICE;
     return (c->loaded[phase] + (outside ? c->stored[phase] : 0)) / (sustained * m->bus);
 }
 
-static double card_compute_seconds(const osh_card_model *m, const osh_cost *c, int phase)
+static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int phase)
 {
     return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
 }
 
 /* Returns the seconds of the column loops, which solve one block of BLOCK columns after the
  * other. */
-static double card_chain_seconds(const osh_budget *p)
+static double gpu_chain_seconds(const osh_budget *p)
 {
     double blocks = 0;
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -81,7 +81,7 @@ static double card_chain_seconds(const osh_budget *p)
 }
 
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
-                             const osh_card_model *m)
+                             const osh_gpu_model *m)
 {
     osh_status rc = OSH_OK;
     osh_cost *cost = NULL; // own
@@ -95,8 +95,8 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
             const osh_visit *v = i < p->schedule->n_visits ? &p->schedule->visits[i] : NULL;
             bool at_once =
                 v && (p->memory.tier == OSH_TIER_DEVICE ? v->prefetch_device : v->values_ahead);
-            double compute = card_compute_seconds(m, &cost[i], k),
-                   copies = card_copy_seconds(p, m, &cost[i], k);
+            double compute = gpu_compute_seconds(m, &cost[i], k),
+                   copies = gpu_copy_seconds(p, m, &cost[i], k);
             out->phase[k] += at_once ? fmax(compute, copies) : compute + copies;
             out->copies += copies;
         }
@@ -105,7 +105,7 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
             (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops) / solve_rate +
             cost[i].factor_flops / (sustained * m->f32);
     }
-    out->phase[OSH_PHASE_SOLVE] += card_chain_seconds(p);
+    out->phase[OSH_PHASE_SOLVE] += gpu_chain_seconds(p);
 done:
     osh_free(cx, cost);
     return rc;

@@ -1,10 +1,10 @@
-/* card_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
+/* gpu_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
  * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
  * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
  * a run, the time of a mixture's experts on their rows and of 32 solves in one call, and the time
  * to lock pages.
  *
- *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies */
+ *   gpu_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies */
 #include "base/rng.h"
 #include "gpu/runtime.h"
 #include "ops/cuda/cuda.h"
@@ -449,11 +449,11 @@ int main(int argc, char **argv)
         if (!strncmp(argv[i], "seconds=", 8)) seconds = atof(argv[i] + 8);
         else if (!strncmp(argv[i], "scale=", 6)) scale = atol(argv[i] + 6) > 0 ? atol(argv[i] + 6) : 1;
         else if (!strncmp(argv[i], "device=", 7)) device = atoi(argv[i] + 7);
-        else return fprintf(stderr, "card_ops: unknown argument %s\n", argv[i]), 2;
+        else return fprintf(stderr, "gpu_ops: unknown argument %s\n", argv[i]), 2;
     if (osh_ctx_new(&cx, 1)) return 1;
     if (osh_cuda_free_bytes(cx, &free_bytes, device) ||
         osh_cuda_open(cx, &d, device, (free_bytes - free_bytes / 8) / 512 * 512)) {
-        fprintf(stderr, "card_ops: %s\n", osh_error_text(cx));
+        fprintf(stderr, "gpu_ops: %s\n", osh_error_text(cx));
         return 77;
     }
     peaks();
