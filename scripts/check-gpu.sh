@@ -180,7 +180,7 @@ run_tests() {
     for t in "$@"; do
         while [ "$(jobs -rp | wc -l)" -ge "$at_a_time" ]; do wait -n; done
         rm -rf "$work/$t.dir" && mkdir "$work/$t.dir" || return 1
-        (cd "$work/$t.dir" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t" >out 2>&1; echo $? >code) &
+        (cd "$work/$t.dir" && OSH_TEST_GPU=1 timeout -k 10 "$each" "$build/tests/$t" >out 2>&1; echo $? >code) &
     done
     wait
     for t in "$@"; do
@@ -308,7 +308,7 @@ step_sanitizer() {
             left=$((seconds_left - (SECONDS - begin) - 10))
             [ $left -ge 15 ] || { say "$tool $t: left out, no time is left"; continue; }
             log=$out/sanitizer.$tool.$t.log code=0
-            (cd "$work" && export OSH_TEST_CARD=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } &&
+            (cd "$work" && export OSH_TEST_GPU=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } &&
                 timeout -k 5 $((left < 90 ? left : 90)) compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
                     "$build/tests/$t") >"$log" 2>&1 || code=$?
             n=$(sed -n 's/.*\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -1)

@@ -1,7 +1,7 @@
 /* gpus.h - lists GPU models for which a run can be planned on a machine without a GPU, and
  * estimates the time of the run. */
-#ifndef OSH_CARDS_H
-#define OSH_CARDS_H
+#ifndef OSH_GPUS_H
+#define OSH_GPUS_H
 #include "budget/cost.h"
 
 typedef struct osh_gpu_model {

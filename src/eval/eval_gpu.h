@@ -6,8 +6,8 @@
  * osh_eval_gpu_open allocates the blocks at the front once, so the predicted bytes are exactly the
  * allocated bytes. Batches are cut as for a calibration on a GPU (schedule/batches.c), so the
  * results depend on the data and the GPU, not on budgets or --batch-size. */
-#ifndef OSH_EVAL_CARD_H
-#define OSH_EVAL_CARD_H
+#ifndef OSH_EVAL_GPU_H
+#define OSH_EVAL_GPU_H
 #include "eval/forward.h"
 #include "match/options.h"
 

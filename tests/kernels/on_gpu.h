@@ -20,9 +20,9 @@ long osh_play_calls(const char *name) __attribute__((weak)); // defined if the G
 
 enum { GPU_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__
-enum { CARD_ORDERS = 1 }; // one order is enough to detect a memory error
+enum { GPU_ORDERS = 1 }; // one order is enough to detect a memory error
 #else
-enum { CARD_ORDERS = 3 };
+enum { GPU_ORDERS = 3 };
 #endif
 
 /* Opens a GPU with n_bytes for tensors (own; osh_device_close frees it). Returns NULL if there is
@@ -33,7 +33,7 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no GPU is there\n");
-        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs the test only for CUDA kernels, so the
+        if (getenv("OSH_TEST_GPU")) exit(77); // CTest runs the test only for CUDA kernels, so the
                                                // test is skipped (77)
         return NULL;
     }
@@ -56,7 +56,7 @@ static inline void gpu_protect(void)
 
 static inline int gpu_orders(void)
 {
-    return osh_play_order && !osh_race_barrier ? CARD_ORDERS : 1;
+    return osh_play_order && !osh_race_barrier ? GPU_ORDERS : 1;
 }
 static inline void gpu_order(int k)
 {
@@ -79,16 +79,16 @@ typedef struct gpu_copy_of {
     osh_tensor t;
     uint8_t *room; // own: memory of the GPU
 } gpu_copy_of;
-enum { CARD_GUARD = 512 }; // number of guard bytes; a multiple of the arena's alignment
+enum { GPU_GUARD = 512 }; // number of guard bytes; a multiple of the arena's alignment
 
 static inline gpu_copy_of gpu_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {
     gpu_copy_of c = {.t = *t};
     size_t n = osh_tensor_bytes(t);
-    c.room = osh_device_alloc(cx, d, n + 2 * CARD_GUARD, OSH_LIFE_LONG);
+    c.room = osh_device_alloc(cx, d, n + 2 * GPU_GUARD, OSH_LIFE_LONG);
     assert_non_null(c.room);
-    assert_int_equal(d->type->fill(cx, d, c.room, 0xA5, n + 2 * CARD_GUARD), OSH_OK);
-    c.t.device = d, c.t.own = false, c.t.data = c.room + CARD_GUARD;
+    assert_int_equal(d->type->fill(cx, d, c.room, 0xA5, n + 2 * GPU_GUARD), OSH_OK);
+    c.t.device = d, c.t.own = false, c.t.data = c.room + GPU_GUARD;
     assert_int_equal(osh_tensor_copy(cx, &c.t, t), OSH_OK);
     return c;
 }
@@ -97,13 +97,13 @@ static inline gpu_copy_of gpu_put(osh_ctx *cx, osh_device *d, const osh_tensor *
  * copy on the GPU. */
 static inline void gpu_take(osh_ctx *cx, osh_tensor *to, gpu_copy_of *c)
 {
-    uint8_t guards[2][CARD_GUARD];
+    uint8_t guards[2][GPU_GUARD];
     osh_device *d = c->t.device;
     size_t n = osh_tensor_bytes(&c->t);
     if (to) assert_int_equal(osh_tensor_copy(cx, to, &c->t), OSH_OK);
-    assert_int_equal(d->type->get(cx, d, guards[0], c->room, CARD_GUARD), OSH_OK);
-    assert_int_equal(d->type->get(cx, d, guards[1], c->room + CARD_GUARD + n, CARD_GUARD), OSH_OK);
-    for (int i = 0; i < CARD_GUARD; i++) assert_true(guards[0][i] == 0xA5 && guards[1][i] == 0xA5);
+    assert_int_equal(d->type->get(cx, d, guards[0], c->room, GPU_GUARD), OSH_OK);
+    assert_int_equal(d->type->get(cx, d, guards[1], c->room + GPU_GUARD + n, GPU_GUARD), OSH_OK);
+    for (int i = 0; i < GPU_GUARD; i++) assert_true(guards[0][i] == 0xA5 && guards[1][i] == 0xA5);
     osh_device_free(d, c->room);
 }
 

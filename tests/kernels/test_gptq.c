@@ -473,11 +473,11 @@ static void together_case(osh_ctx *cx, const same_input *c)
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
     /* Bytes of the other tensors that solve_on allocates in the arena. */
-    size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD);
+    size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * GPU_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
         osh_gptq_group_add(&g, c->p[k].O,
                            c->p[k].group ? (c->I + c->p[k].group - 1) / c->p[k].group : 1);
-        other += osh_arena_gross((size_t)(c->p[k].O * c->I) * 2 + 2 * CARD_GUARD);
+        other += osh_arena_gross((size_t)(c->p[k].O * c->I) * 2 + 2 * GPU_GUARD);
     }
     size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
@@ -564,9 +564,9 @@ static void inputs_case(osh_ctx *cx, const problem *p)
     osh_gptq_group g = {.I = p->I, .block_size = p->block, .n_inputs = N_INPUTS}, one = g;
     int64_t n_cols = p->group ? (p->I + p->group - 1) / p->group : 1;
     size_t n = (size_t)(p->O * p->I),
-           u = osh_arena_gross((size_t)(p->I * p->I) * 4 + 2 * CARD_GUARD);
+           u = osh_arena_gross((size_t)(p->I * p->I) * 4 + 2 * GPU_GUARD);
     size_t others =
-        N_INPUTS * (u + osh_arena_gross(n * osh_dtype_bytes(p->stored) + 2 * CARD_GUARD));
+        N_INPUTS * (u + osh_arena_gross(n * osh_dtype_bytes(p->stored) + 2 * GPU_GUARD));
     one.n_inputs = 1;
     for (int k = 0; k < N_INPUTS; k++) osh_gptq_group_add(&g, p->O, n_cols);
     osh_gptq_group_add(&one, p->O, n_cols);

@@ -284,7 +284,7 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
     size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX),
            least = osh_gptq_factors_cuda_bytes(x->I, n, 0);
     size_t others =
-        (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * CARD_GUARD);
+        (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * GPU_GUARD);
     size_t given = room == 0 ? most : room == 1 ? (most + least) / 2 : least;
     osh_device *d = gpu_open(cx, others + given);
     gpu_copy_of c[TOGETHER];

@@ -326,8 +326,8 @@ static void test_wishes(void **)
 
 int main(void)
 {
-#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-    const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_same_bytes),
-                                       ON_A_CARD(test_wishes), ON_A_CARD(test_triangles)};
+#define ON_GPU(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {ON_GPU(test_products), ON_GPU(test_same_bytes),
+                                       ON_GPU(test_wishes), ON_GPU(test_triangles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

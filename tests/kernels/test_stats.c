@@ -539,7 +539,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     const osh_op *op = osh_op_find("kl");
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
-    enum { MOST = 2 + CARD_ORDERS };
+    enum { MOST = 2 + GPU_ORDERS };
     guarded y[MOST][2]; // y[r]; results of the reference, of the CPU, and of the GPU in several
                         // orders of the threads
     int n_runs = f->d ? 2 + gpu_orders() : 2;

@@ -26,7 +26,7 @@ for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
     own=$((own + 1))
 done
 for f in $(grep -l 'on_gpu\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
-    stub "$(basename "$f" .c)" 'echo "$OSH_TEST_CARD" >gpu; sleep 0.2'
+    stub "$(basename "$f" .c)" 'echo "$OSH_TEST_GPU" >gpu; sleep 0.2'
     kernels=$((kernels + 1))
 done
 check() { # arguments: steps, flags; prints the table
@@ -58,7 +58,7 @@ if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried h
 if [ "$SANITIZED" ]; then exit 0; fi
 
 finds "^kernels +ok .* $kernels of $kernels tests pass$"
-[ "$(cat out/work/test_kernels.dir/gpu)" = 1 ] || fail "OSH_TEST_CARD is not set"
+[ "$(cat out/work/test_kernels.dir/gpu)" = 1 ] || fail "OSH_TEST_GPU is not set"
 finds '^gpu_ops +ok .* ops; lowest shares: '
 finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
 finds '^ +page-locking of [0-9]+ blocks of [0-9.]+ MB: touched in '

@@ -20,7 +20,7 @@ struct descriptor {
 };
 static_assert(sizeof(descriptor) == 24 && sizeof(error) == 8, "NVIDIA's layouts");
 struct file { int fd; };
-enum { OK, NOT_UP = 5001, INVALID = 5022, TWICE = 5023, NO_MEMORY_OF_CARD = 5029, BLOCK = 4096 };
+enum { OK, NOT_UP = 5001, INVALID = 5022, TWICE = 5023, NO_MEMORY_OF_GPU = 5029, BLOCK = 4096 };
 
 static std::mutex lock;
 static std::set<file *> files;
@@ -99,7 +99,7 @@ extern "C" ssize_t cuFileRead(void *handle, void *base, size_t n_bytes, off_t at
     if (e >= 5000) return -e;
     if (e) return errno = e, -1;
     if (n_bytes % BLOCK || at % BLOCK || to % BLOCK || (size_t)base % BLOCK) return -INVALID;
-    if (!osh_play_is_gpu(j.to, n_bytes)) return -NO_MEMORY_OF_CARD;
+    if (!osh_play_is_gpu(j.to, n_bytes)) return -NO_MEMORY_OF_GPU;
     if (lseek(j.fd, 0, SEEK_END) <= at) return 0;
     osh_play_touch(read_now, &j);
     return errno = j.why, j.got;

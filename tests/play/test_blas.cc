@@ -423,11 +423,11 @@ static void test_solver_room(void **)
 
 int main(void)
 {
-#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-    const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_many_shapes),
-                                       ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles),
-                                       ON_A_CARD(test_tf32), ON_A_CARD(test_second_choices),
-                                       ON_A_CARD(test_failures), ON_A_CARD(test_factor_by_blocks),
-                                       ON_A_CARD(test_solver_room)};
+#define ON_GPU(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {ON_GPU(test_products), ON_GPU(test_many_shapes),
+                                       ON_GPU(test_no_algorithm), ON_GPU(test_triangles),
+                                       ON_GPU(test_tf32), ON_GPU(test_second_choices),
+                                       ON_GPU(test_failures), ON_GPU(test_factor_by_blocks),
+                                       ON_GPU(test_solver_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

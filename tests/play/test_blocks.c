@@ -349,11 +349,11 @@ static void test_sizes(void **state)
 
 int main(void)
 {
-#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define ON_GPU(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        ON_A_CARD(test_reuse), ON_A_CARD(test_order), ON_A_CARD(test_left),
-        ON_A_CARD(test_refused), ON_A_CARD(test_lost), ON_A_CARD(test_host_tensors),
-        ON_A_CARD(test_torture), cmocka_unit_test(test_sizes),
+        ON_GPU(test_reuse), ON_GPU(test_order), ON_GPU(test_left),
+        ON_GPU(test_refused), ON_GPU(test_lost), ON_GPU(test_host_tensors),
+        ON_GPU(test_torture), cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -381,12 +381,12 @@ static void test_apart(void **state)
 
 int main(void)
 {
-#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define ON_GPU(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        ON_A_CARD(test_copies), ON_A_CARD(test_many_small), ON_A_CARD(test_order), ON_A_CARD(test_counters),
-        ON_A_CARD(test_lanes), ON_A_CARD(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call),
-        ON_A_CARD(test_lost), ON_A_CARD(test_memory),
-        ON_A_CARD(test_apart),
+        ON_GPU(test_copies), ON_GPU(test_many_small), ON_GPU(test_order), ON_GPU(test_counters),
+        ON_GPU(test_lanes), ON_GPU(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call),
+        ON_GPU(test_lost), ON_GPU(test_memory),
+        ON_GPU(test_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
