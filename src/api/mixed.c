@@ -31,6 +31,7 @@ typedef struct survey {
                      // target (bits or size), `id` includes it
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
+    int64_t at_most; // largest size of the output's tensors that the target allows, in bytes
     char *pass;      // own: text for the pass that needs `least`
     char *largest;   // own: recipe that gives each unit the candidate scheme with the most bits;
                      // NULL: not needed
@@ -108,6 +109,7 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
     OSH_TRY(osh_mixed_new(cx, &m, s->p, losses));
     OSH_TRY(osh_mixed_limit(cx, &limit, m, s->p));
     OSH_TRY(osh_mixed_choose(cx, m, limit));
+    s->at_most = s->p->manifest.dense_bytes + m->limit;
     if (s->p->gradients) {
         OSH_TRY(osh_gradients_open(cx, &g, s->p));
         OSH_TRY(osh_gradients_bytes(cx, &effects, g));
@@ -428,11 +430,12 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     OSH_TRY(survey_predict(cx, &s, false));
     *text = osh_sprintf(cx,
                         "a survey comes first: %d modules, host memory %.1f MB, predicted; losses "
-                        "weighed by %s%s; below, as if the scheme were that of all\n\n",
+                        "weighed by %s%s\nafter it the output has at most %.1f MB; the plan below "
+                        "gives all modules the scheme of the recipe\n\n",
                         s.p->match.n_linears, (double)s.peak / 1e6,
                         s.p->gradients ? "gradients" :
                                          "the effects of rounding, and not by gradients: ",
-                        s.p->gradients ? "" : s.p->gradients_not);
+                        s.p->gradients ? "" : s.p->gradients_not, (double)s.at_most / 1e6);
     if (!*text) rc = OSH_E_NOMEM;
 done:
     survey_end(cx, &s);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/profile.h"
+#include "base/utf8.h"
 #include "chat/chat.h"
 #include "data/dataset_row.h"
 #include "eval/decode.h"
@@ -54,8 +55,9 @@ static osh_status prompt_parse_ids(osh_ctx *cx, osh_ids *ids, const char *text)
     for (const char *at = text;;) {
         char *end;
         long long id = strtoll(at, &end, 10);
+        bool none = end == at;
         at = end + strspn(end, " ");
-        if (end == text || id < 0 || id > INT32_MAX || (*at && *at != ',') || end == at - 1)
+        if (none || id < 0 || id > INT32_MAX || (*at && *at != ','))
             OSH_FAIL(cx, OSH_E_USAGE,
                      "--input-ids '%s': want whole numbers from 0 with commas between them", text);
         OSH_TRY(ids_add(cx, ids, (int32_t)id));
@@ -97,11 +99,23 @@ done:
     return rc;
 }
 
+static osh_status prompt_check_utf8(osh_ctx *cx, const osh_generate_prompt *prompt)
+{
+    osh_status rc = OSH_OK;
+    osh_utf8 utf8 = {0};
+    if (!osh_utf8_read(&utf8, prompt->text, prompt->n) || !osh_utf8_ends(&utf8))
+        OSH_FAIL(cx, OSH_E_USAGE, "the prompt: byte %lld is 0x%02x, which is not UTF-8: want text "
+                 "in UTF-8", (long long)utf8.start, utf8.lead);
+done:
+    return rc;
+}
+
 static osh_status prompt_encode(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt)
 {
     osh_status rc = OSH_OK;
     osh_buf text; // own
     osh_buf_init(&text, 0);
+    if (!g->o->input_ids) OSH_TRY(prompt_check_utf8(cx, prompt));
     if (g->o->input_ids) {
         OSH_TRY(prompt_parse_ids(cx, &g->prompt, g->o->input_ids));
     } else if (!g->tok) {

@@ -85,7 +85,9 @@ refused 'generate wants a checkpoint directory and a prompt'
 refused 'temperature is 0' "$model" x --top-k 4
 refused 'top_p' "$model" x --temperature 1 --top-p 1.5
 refused 'has no tokenizer.json: want --input-ids' llama4 x
-refused "want whole numbers from 0" llama4 --input-ids 3,x
+for ids in 3,x 3,,4 ,3 3, "" "3 4"; do refused "want whole numbers from 0" llama4 --input-ids "$ids"; done
+refused 'the prompt: byte 4 is 0xff, which is not UTF-8' "$model" $'The \xff option'
+refused 'the prompt: byte 4 is 0xc3, which is not UTF-8' "$model" $'The \xc3'
 refused 'got a prompt and --input-ids' "$model" x --input-ids 3
 cp -r $model plain
 rm plain/tokenizer_config.json

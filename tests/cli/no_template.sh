@@ -38,6 +38,8 @@ docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
 summary "$docs" 'model      LlamaForCausalLM, 3.4 million parameters, BF16, 6.8 MB in 1 file' 'layers     4 of LlamaDecoderLayer' \
     'head       lm_head, tied to model.embed_tokens.weight' 'tokenizer  tokenizer.json with 4096 tokens; with a chat template' \
     'quantized  no' 'data       recipes with calibration data are supported' ''
+cp -r "$docs" stray && sed -i 's/"hidden_size"/"num_experts": 8, "num_experts_per_tok": 2, &/' stray/config.json
+summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...' # a key that Llama has no use for
 summary m 'model      OddForCausalLM, ... million parameters, BF16, ... MB in 3 files' \
     'layers     2; 4 experts, 2 of them for a token' 'head       not tied by config.json' \
     'tokenizer  no tokenizer.json: data needs token ids' 'quantized  no' \
