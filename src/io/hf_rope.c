@@ -253,7 +253,9 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (!r.dict && family->required) set_problem(&r, "rope_parameters", "is missing");
     read_theta(&r, &p, sliding);
     if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
-    from = rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
+    // the family keeps parameters for each layer type: it does not read the top-level key
+    bool by_type = family->sliding_theta != 0;
+    from = by_type || rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
     const char *partial = "partial_rotary_factor";
     if (!rope_member(from, partial) && family->partial_key) partial = family->partial_key;
     p.partial_rotary_factor = take_num(

@@ -35,7 +35,8 @@ static double want_num(const cJSON *rope, const char *key, double dflt)
 
 static void check_rope(const osh_rope *r, const cJSON *want, int k)
 {
-    static const char *const types[] = {"default", "linear", "llama3", "dynamic", "yarn"};
+    static const char *const types[] = {"default", "linear", "llama3", "dynamic", "yarn",
+                                        "longrope", "proportional"};
     const cJSON *truncate = cJSON_GetObjectItemCaseSensitive(want, "truncate");
     const char *type = cJSON_GetObjectItemCaseSensitive(want, "rope_type")->valuestring;
 

@@ -46,6 +46,10 @@ CASES = [
                                 "original_max_position_embeddings": 100, "partial_rotary_factor": 0.5},
       max_position_embeddings=400),
     c("llama", partial_rotary_factor=0.25),
+    # one object for each layer type: the top-level factor has no effect
+    c("gemma3_text", partial_rotary_factor=0.25, rope_theta=7e5, sliding_window=8),
+    c("gemma4_text", partial_rotary_factor=0.5, sliding_window=8),
+    c("olmo3", partial_rotary_factor=0.5, rope_theta=3e5, sliding_window=8),
 ]
 
 
@@ -54,7 +58,9 @@ def take(config):
         with open(d + "/config.json", "w") as f:
             json.dump(config, f)
         k = AutoConfig.from_pretrained(d)
-    if k.rope_parameters["rope_type"] != "default":
+    if "full_attention" in k.rope_parameters:
+        k.rope_parameters = k.rope_parameters["full_attention"]
+    elif k.rope_parameters["rope_type"] != "default":
         # the constructor of the rotary embedding also does this; before it top-level keys have no
         # effect
         k.standardize_rope_params()
