@@ -120,8 +120,8 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_gross(size_t n_bytes); // returns the bytes that an allocation of n_bytes takes, with
                                       // the allocator's overhead
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
-/* Sets malloc's options so that the memory of the process follows the counted bytes. Freed pages
- * may be kept up to the peak of the counts. */
+/* Sets malloc's options so that the process takes no more memory than the highest number of bytes
+ * that were counted at a time. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
 size_t osh_mem_live(const osh_ctx *cx); // returns the bytes in use, without the overhead of the
                                         // allocator

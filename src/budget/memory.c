@@ -177,8 +177,9 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 
 static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU the gaps between
- * blocks depend on the phases, so the last attempts use equal phases for all visits. */
+/* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU, other phases give
+ * other gaps between blocks, so a choice can miss the budget. The last attempts use equal phases
+ * for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
 {
     osh_status rc = OSH_OK;

@@ -3,8 +3,9 @@
 #define OSH_SIMULATE_BYTES_H
 #include "budget/sim.h"
 
-/* Raises the peaks of the current visit. device, host: bytes besides loaded weights, their copies,
- * statistics and kept values. values: bytes in the store. */
+/* Raises the peaks of the current visit. device, host: bytes of everything except the
+ * loaded weights, the copies of weights, the statistics and the kept values, which the function
+ * adds. values: bytes in the store. */
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
 int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b);
 /* Returns the bytes of value v of batch b in the store: on the disk, in host memory, or in the

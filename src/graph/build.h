@@ -59,7 +59,7 @@ osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
  * osh_wanted_weight is the tensor <module>.<leaf>; if the checkpoint lacks it, the weight of the
  * module `tied` is used. All pointers are views. */
 typedef struct osh_wanted_weight {
-    const char *module, *leaf, *tied; // tied NULL: the weight is not tied
+    const char *module, *leaf, *tied; // tied: NULL if the weight is not tied
     int ndim;
     const int64_t *shape;
 } osh_wanted_weight;

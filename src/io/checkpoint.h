@@ -22,7 +22,7 @@ typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
     osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
     void *user;
-    bool kept;      // true: the output copies the stored tensors from which this tensor is computed
+    bool kept;      // true: this tensor is computed from stored tensors, which the output copies
     int64_t stored; // index of the stored tensor with the same name; -1: no stored tensor has this
                     // name
     int first_shard, last_shard; // indices of the first and the last shard that contain stored

@@ -52,7 +52,7 @@ const osh_field osh_option_fields[] = {
      .doc = "modules that stay dense, separated by commas, with --scheme; may be repeated"},
     {ROW(only), .type = OSH_F_STRS,
      .doc = "modules to quantize, by name or re:, separated by commas. All other tensors are "
-            "copied bit for bit, also codes of a compressed-tensors source. May be repeated"},
+            "copied bit for bit, even codes of a compressed-tensors source. May be repeated"},
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "

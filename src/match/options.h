@@ -37,7 +37,7 @@ typedef struct osh_options {
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
-    char *sample; // a prompt for source and output; NULL: none
+    char *sample; // prompt that the source and the output answer after the run; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */

@@ -1,5 +1,6 @@
-/* mappings.h - the key "mappings" of modifiers that divide a layer's output by factors and multiply
- * the Linears that read the output by these factors: a list of pairs [[balance layers], smooth
+/* mappings.h - the key "mappings" of SmoothQuant and AWQ. A mapping names a smooth layer, whose
+ * output is divided by factors, and its balance layers: the Linears that read this output, whose
+ * weights are multiplied by the factors. The value is a list of pairs [[balance layers], smooth
  * layer], or of {smooth_layer: ..., balance_layers: [...]}. This header is only for
  * src/modifiers. */
 #ifndef OSH_MAPPINGS_H

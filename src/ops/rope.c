@@ -13,7 +13,8 @@
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length
  *                         (_compute_dynamic_ntk_parameters)
  *   longrope              a sample longer than long_from has long_freq
- *   beta (Ministral3)     the result times a rounded position factor is rounded again
+ *   beta (Ministral3)     the result is multiplied by a rounded factor of the position and
+ *                         rounded again
  *
  * Shapes: N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/rope.h"

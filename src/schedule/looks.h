@@ -15,10 +15,10 @@
 
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
-/* Finds the values that two-pass observers read, for the Linears whose input is in `values` (NULL:
- * all Linears). Sets kept[v] to true for values that are kept between the two passes, and again[v]
- * to true for values that are computed again, or read again from the store. Both lists are [graph
- * values] or NULL; other entries are unchanged. Returns true if an entry was set. */
+/* Finds the values that two-pass observers read. values [graph values]: only Linears whose input is
+ * in it count; NULL: all Linears. kept, again [graph values] or NULL: the function sets kept[v] to
+ * true if value v is kept between the two passes, and again[v] to true if it is computed again or
+ * read again from the store. It changes no other entry. Returns true if it set an entry. */
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
                   const bool *values);
 #endif

@@ -101,8 +101,8 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
                             // Linear; false: such a block is an error
 } osh_block_rule;
 
-/* State of the test whether a loss or a rounding term no longer falls. The caller sets all members
- * to 0 before the first step. */
+/* Detects when a loss or a rounding term stops falling. The caller sets all members to 0 before the
+ * first step. */
 typedef struct osh_ada_watch {
     double sum, last;
     int64_t n;

@@ -26,8 +26,8 @@ typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    int64_t block;     // index of the block of columns of y for which `packed` contains W with all
-                       // in_features; -1: none
+    int64_t block;     // `packed` contains the rows of W that make this block of columns of y, with
+                       // all in_features; -1: no block
 } worker;
 
 typedef struct job {
