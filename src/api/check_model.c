@@ -155,7 +155,7 @@ static osh_status sample_score(osh_ctx *cx, double *loss, const osh_forward *f,
     int64_t n = d->offsets[1];
     osh_tensor *targets = NULL, *nll = NULL; // own
     const osh_batch *b = f->batches[0];
-    osh_vocab_attr rules = {{f->graph->logits, f->graph->logits}};
+    osh_vocab_attr rules = osh_forward_rules(f, NULL);
     OSH_TRY(osh_tensor_new(cx, &targets, OSH_I32, 1, &n));
     OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, &n));
     for (int64_t i = 0; i < n; i++) ((int32_t *)targets->data)[i] = i + 1 < n ? d->ids[i + 1] : -1;

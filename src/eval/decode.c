@@ -21,6 +21,7 @@ struct osh_decode {
                         // element of the head, stay in memory
     osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
+    osh_tensor *head_bias; // own: bias of lm_head; NULL: none, or not loaded
     osh_tensor *logits; // own [1, V]
     int64_t read_bytes; // bytes of weights that the last osh_decode_run read and then freed
 };
@@ -116,6 +117,12 @@ done:
     return rc;
 }
 
+static void decode_free_head(osh_ctx *cx, osh_decode *d)
+{
+    osh_tensor_free(cx, d->head), d->head = NULL;
+    osh_tensor_free(cx, d->head_bias), d->head_bias = NULL;
+}
+
 /* Computes the logits of the last token of the piece (the tokens of one osh_decode_run). */
 static osh_status piece_score(osh_ctx *cx, piece *k, float *logits)
 {
@@ -130,18 +137,16 @@ static osh_status piece_score(osh_ctx *cx, piece *k, float *logits)
                                      osh_elem(hidden, (k->b->n_tokens - 1) * D));
     bool rounded = false, stays = d->stays[d->f->parts->n];
 
-    if (!d->head)
-        OSH_TRY(osh_checkpoint_load(cx, &d->head, osh_source_checkpoint(d->f->source), hw->name,
-                                    hw->ndim, hw->shape));
+    if (!d->head) OSH_TRY(osh_forward_load_head(cx, &d->head, &d->head_bias, d->f));
     if (!stays) d->read_bytes += osh_io_counted(cx).read_bytes - read;
     if (k->hooks)
         OSH_TRY(osh_forward_round_input(cx, &k->r.copy, &rounded, d->f, g->head, &row));
     x = rounded ? k->r.copy : &row;
-    osh_op_args a = {.in = {x, d->head}, .out = {d->logits}, .attr = head->attr};
+    osh_op_args a = {.in = {x, d->head, d->head_bias}, .out = {d->logits}, .attr = head->attr};
     OSH_TRY(osh_op_run(cx, head->op, &a));
     for (int64_t v = 0; v < hw->shape[0]; v++)
         logits[v] = osh_logit_of((float)osh_tensor_at(d->logits, v), &g->logits, g->dtype);
-    if (!stays) osh_tensor_free(cx, d->head), d->head = NULL;
+    if (!stays) decode_free_head(cx, d);
 done:
     return rc;
 }
@@ -255,7 +260,7 @@ void osh_decode_close(osh_ctx *cx, osh_decode *d)
     osh_free(cx, d->ids);
     osh_free(cx, d->stays);
     osh_weights_free(cx, d->kept);
-    osh_tensor_free(cx, d->head);
+    decode_free_head(cx, d);
     osh_tensor_free(cx, d->logits);
     osh_free(cx, d);
 }

@@ -76,8 +76,7 @@ static void head_count(need *to, const sums *t, int n_threads)
     int64_t V = g->weights[n->w[0]].shape[0], in_width = g->values[g->hidden].width;
     size_t scratch =
         n->op->scratch ? n->op->scratch(n->attr, &in_width, V, 1, n_threads) : 0;
-    to->weights =
-        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(t->s->f->source), n->w[0]);
+    to->weights = osh_forward_head_bytes(t->s->f);
     to->work = (int64_t)osh_value_gross(g, g->hidden, t->s->n_first) + t->reading +
                2 * (int64_t)osh_mem_gross(scratch) +
                (int64_t)osh_tensor_gross((size_t)V * sizeof(float)) +

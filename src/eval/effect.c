@@ -197,7 +197,7 @@ static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, co
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->f->graph;
-    osh_vocab_attr rules = {{g->logits, g->logits}};
+    osh_vocab_attr rules = osh_forward_rules(e->f, NULL);
     *sum = 0;
     for (int64_t b = 0; b < e->d.n; b++) {
         const osh_batch *x = s->batch[b];
@@ -234,8 +234,6 @@ done:
 osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = e->f->graph;
-    const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(stream_new(cx, &e->clean, e, NULL));
     pr->n_steps = e->f->parts->n + 1, pr->phase = "effects", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < e->f->parts->n; i++) {
@@ -246,8 +244,7 @@ osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progre
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
-    OSH_TRY(osh_checkpoint_load(cx, &e->f->head, osh_source_checkpoint(e->f->source), hw->name,
-                                hw->ndim, hw->shape));
+    OSH_TRY(osh_forward_load_head(cx, &e->f->head, &e->f->head_bias, e->f));
     for (int u = 0; u < e->n_units; u++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (e->of[u].batch[0]) OSH_TRY(effect_score(cx, &effect[u], e, &e->of[u], e->f->head));
@@ -262,10 +259,9 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->f->graph;
-    const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
     int64_t most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     osh_forward_memory m;
-    int64_t head = (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
+    int64_t head = osh_forward_head_bytes(e->f);
     OSH_TRY(osh_forward_bytes(cx, &m, e->f, &e->d, e->d.n, 1));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];

@@ -54,7 +54,7 @@ static osh_status batch_score_on_host(osh_ctx *cx, const osh_forward *f, const o
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
-    osh_vocab_attr rules = {{f->graph->logits, ref ? ref->graph->logits : f->graph->logits}};
+    osh_vocab_attr rules = osh_forward_rules(f, ref);
     osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets},
                      .out = {out[0]},
                      .attr = &rules,
@@ -67,7 +67,7 @@ static osh_status batch_score_on_host(osh_ctx *cx, const osh_forward *f, const o
                          .attr = &rules,
                          .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
-        osh_vocab_attr own = {{ref->graph->logits, ref->graph->logits}};
+        osh_vocab_attr own = osh_forward_rules(ref, NULL);
         osh_op_args n = {.in = {ref->batches[at]->values[ref->graph->hidden], ref->head, targets},
                          .out = {out[3]},
                          .attr = &own,

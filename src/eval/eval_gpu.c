@@ -142,14 +142,17 @@ static int64_t scores_arena_bytes(const osh_eval_gpu *c)
 {
     int64_t t = c->batch_tokens, n = arena_gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0,
             D[OSH_OP_MAX_IN] = {0};
+    osh_tensor some; // stands for a bias: only its presence counts
+    osh_vocab_attr rules = {0};
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
         D[2 * k] = D[2 * k + 1] = g->values[g->hidden].width;
+        if (osh_graph_head_bias(g)) rules.bias[k] = &some;
         n += arena_gross(t * graph_value_bytes(g, g->hidden));
     }
     for (int k = 0; k < c->n_sides; k++) {
         const osh_op *op = osh_op_find(k ? "kl" : "nll");
-        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t,
+        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(&rules, D, 0, t,
                                                                         c->side[k].f->graph->dtype)
                                             : 0);
     }
@@ -516,10 +519,14 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
         OSH_TRY(osh_tensor_new_on(cx, &to[i], (osh_where){c->device, OSH_LIFE_SHORT},
                                   i ? OSH_F32 : OSH_I32, 1, (int64_t[]){batch_tokens_of(c, b)}));
     OSH_TRY(osh_tensor_copy(cx, to[0], targets));
-    const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};
-    if (c->n_sides > 1) head[1] = osh_eval_weights_head(c->weights, true);
-    osh_vocab_attr rules = {
-        {c->side[0].f->graph->logits, c->side[c->n_sides - 1].f->graph->logits}};
+    const osh_tensor *head[2] = {NULL, NULL};
+    osh_vocab_attr rules = {0};
+    for (int k = 0; k < c->n_sides; k++) {
+        const osh_forward *f = c->side[k].f;
+        head[k] = osh_eval_weights_head(c->weights, f, osh_graph_head(f->graph));
+        rules.rule[k] = f->graph->logits;
+        rules.bias[k] = osh_eval_weights_head(c->weights, f, osh_graph_head_bias(f->graph));
+    }
     osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .attr = &rules, .seqs = &seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     osh_op_args k = {
@@ -528,7 +535,7 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
     if (c->n_sides > 1) { // to[1] is reused for the NLL of the reference, because out[0] has a copy
                           // of to[1]
-        osh_vocab_attr own = {{c->side[1].f->graph->logits, c->side[1].f->graph->logits}};
+        osh_vocab_attr own = {{rules.rule[1]}, {rules.bias[1]}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
         OSH_TRY(osh_tensor_copy(cx, out[3], to[1]));

@@ -117,7 +117,9 @@ static int forward_n_weights(const osh_forward *f)
 
 static void step_add_head(osh_eval_weights *e, const osh_forward *f)
 {
-    step_add_weight(e, f, f->graph->nodes[f->graph->head].w[0]);
+    const osh_weight *bias = osh_graph_head_bias(f->graph);
+    step_add_weight(e, f, (int)(osh_graph_head(f->graph) - f->graph->weights));
+    if (bias) step_add_weight(e, f, (int)(bias - f->graph->weights));
 }
 
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
@@ -325,9 +327,13 @@ done:
     return rc;
 }
 
-const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, bool of_ref)
+const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, const osh_forward *f,
+                                        const osh_weight *w)
 {
-    return &e->placed[e->steps[e->n_steps - 1].first + of_ref].t;
+    const step *last = &e->steps[e->n_steps - 1];
+    for (const placed *p = e->placed + last->first; p < e->placed + last->first + last->n; p++)
+        if (w && p->f == f && p->weight == w - f->graph->weights) return &p->t;
+    return NULL;
 }
 
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)

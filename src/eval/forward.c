@@ -309,13 +309,29 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     }
     if (quantize_activations && osh_forward_may_round(f)) k.hooks = &hooks;
     OSH_TRY(osh_forward_walk(cx, f, forward_run_part, &k));
-    const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_graph_need_head(cx, g, osh_source_checkpoint(f->source), "predictions"));
-    OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim,
-                                hw->shape));
+    OSH_TRY(osh_forward_load_head(cx, &f->head, &f->head_bias, f));
 done:
     osh_tensor_free(cx, k.aq.copy);
     return rc;
+}
+
+osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
+                                 const osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    const osh_weight *w = osh_graph_head(f->graph), *b = osh_graph_head_bias(f->graph);
+    OSH_TRY(osh_checkpoint_load(cx, weight, ck, w->name, w->ndim, w->shape));
+    if (b) OSH_TRY(osh_checkpoint_load(cx, bias, ck, b->name, b->ndim, b->shape));
+done:
+    return rc;
+}
+
+osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref)
+{
+    const osh_forward *r = ref ? ref : f;
+    return (osh_vocab_attr){{f->graph->logits, r->graph->logits}, {f->head_bias, r->head_bias}};
 }
 
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
@@ -405,6 +421,15 @@ done:
     return rc;
 }
 
+int64_t osh_forward_head_bytes(const osh_forward *f)
+{
+    const osh_graph *g = f->graph;
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    const osh_weight *w = osh_graph_head(g), *bias = osh_graph_head_bias(g);
+    return (int64_t)(osh_weight_bytes(g, ck, (int)(w - g->weights)) +
+                     (bias ? osh_weight_bytes(g, ck, (int)(bias - g->weights)) : 0));
+}
+
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size)
 {
@@ -417,9 +442,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
     m->peak = 0;
     OSH_NEW(cx, c.in, g->n_values);
     OSH_TRY(osh_forward_walk(cx, f, forward_count_part, &c));
-    m->left =
-        c.base + c.before +
-        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), g->nodes[g->head].w[0]);
+    m->left = c.base + c.before + osh_forward_head_bytes(f);
     if (m->left + c.reading > m->peak) m->peak = m->left + c.reading;
 done:
     osh_free(cx, c.in);
@@ -432,6 +455,7 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     for (int64_t b = 0; b < f->n_batches; b++) osh_batch_free(cx, f->batches[b]);
     osh_free(cx, f->batches);
     osh_tensor_free(cx, f->head);
+    osh_tensor_free(cx, f->head_bias);
     osh_free(cx, f->stay);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
     for (int v = 0; f->cache_zero && v < f->graph->n_values; v++)

@@ -16,6 +16,7 @@ typedef struct osh_forward {
                          // graph->hidden (input of the head)
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
+    osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
     bool *stay;          // own [graph values]: true for values that batches keep after the last
                          // reader; NULL: none
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
@@ -48,6 +49,12 @@ bool osh_forward_rounds_inputs(const osh_forward *f); // true if some scheme rou
  * returns to pr->work_done. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
+/* Loads the weight and the bias (NULL: none) of the head of f. The caller owns both. */
+osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
+                                 const osh_forward *f);
+/* Returns the attributes of nll and kl for the logits of f and `ref` (NULL: f for both). The biases
+ * are f->head_bias and ref->head_bias. */
+osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
 /* *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows each
  * token; -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
@@ -77,6 +84,8 @@ typedef struct osh_forward_memory {
     int64_t peak, left; // upper bounds of bytes, with the allocator's overhead. peak: during the
                         // run; left: kept until osh_forward_close
 } osh_forward_memory;
+int64_t osh_forward_head_bytes(const osh_forward *f); // returns the bytes of the head's weight and
+                                                      // bias in memory
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);

@@ -122,7 +122,7 @@ static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
     const osh_batch *b = s->f->batches[at];
     osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden]; // own: targets, ones;
                                                                             // view: dh
-    osh_vocab_attr rules = {{g->logits, g->logits}};
+    osh_vocab_attr rules = osh_forward_rules(s->f, NULL);
     OSH_TRY(osh_next_tokens(cx, &targets, &s->d, at, 1));
     OSH_TRY(osh_tensor_new(cx, &ones, OSH_F32, 1, &b->n_tokens));
     for (int64_t i = 0; i < b->n_tokens; i++) ((float *)ones->data)[i] = 1;
@@ -370,8 +370,7 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
     int64_t left = forward.left;
     *peak = bytes_larger(forward.peak,
                          left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
-    left -=
-        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(s->f->source), g->nodes[g->head].w[0]);
+    left -= osh_forward_head_bytes(s->f);
     for (int i = s->f->parts->n - 1; i >= s->stop; i--) {
         const osh_subgraph *sub = &s->f->parts->parts[i];
         OSH_TRY(subgraph_bytes(cx, &sum, s, i, &m, most));

@@ -94,6 +94,18 @@ typedef struct osh_graph {
     int *joined;
 } osh_graph;
 
+/* Returns the weight of the output head (view). */
+static inline const osh_weight *osh_graph_head(const osh_graph *g)
+{
+    return &g->weights[g->nodes[g->head].w[0]];
+}
+/* Returns the bias of the output head (view), or NULL if it has none. */
+static inline const osh_weight *osh_graph_head_bias(const osh_graph *g)
+{
+    int w = g->nodes[g->head].w[1];
+    return w >= 0 ? &g->weights[w] : NULL;
+}
+
 /* Builds the graph and checks presence, shape and dtype of every weight. If models_dir is NULL,
  * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the
  * known architectures. */

@@ -37,8 +37,8 @@ struct osh_tune {
     learner *of;         // own [weights]
     bool *wants, *in;    // own. wants [weights]: true for tuned weights. in [values]: all false
     osh_tensor **hidden; // own [rows]: hidden values of the original model
-    osh_tensor *head;    // view: weight of the output head, which is equal in the original and the
-                         // quantized model
+    osh_tensor *head, *head_bias; // views: weight and bias (NULL: none) of the output head, which
+                                  // are equal in the original and the quantized model
     int64_t n_train;     // number of rows for learning; all other rows are for validation
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
@@ -292,6 +292,7 @@ osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const o
     OSH_TRY(osh_weights_new(cx, &t->w, g));
     OSH_TRY(osh_weights_load(cx, t->w, g, ck, 0, g->n_nodes));
     t->head = t->w->w[g->nodes[g->head].w[0]];
+    if (osh_graph_head_bias(g)) t->head_bias = t->w->w[g->nodes[g->head].w[1]];
     OSH_TRY(tune_teach(cx, t));
     for (int i = 0; i < g->head; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
@@ -320,7 +321,7 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
-    osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
+    osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
                      .attr = &rules, .seqs = &b->seqs};
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
@@ -355,7 +356,7 @@ static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
     osh_status rc = OSH_OK;
     osh_tensor *parts = NULL; // own
     int64_t n = b->n_tokens, h = t->g->hidden;
-    osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
+    osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     OSH_TRY(shaped_new(cx, &parts, tune_parts_shape(n)));
     for (int64_t i = 0; i < n; i++) ((float *)parts->data)[i] = i + 1 < n ? part : 0;
     OSH_TRY(shaped_new(cx, &t->dv[h], tune_grad_shape(t->g, n)));

@@ -8,8 +8,9 @@
  *                  tokens the lowest id), else 0
  *
  * The logits of each model are rounded to the compute dtype of that model; all else is f32. attr is
- * an osh_vocab_attr with the rules for the logits of both models, or NULL. Shapes: N tokens of the
- * batch, V vocabulary size, D and D2 hidden_size of the two models. */
+ * an osh_vocab_attr with the rules for the logits and the biases of lm_head of both models, or
+ * NULL. Shapes: N tokens of the batch, V vocabulary size, D and D2 hidden_size of the two models.
+ * */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -18,6 +19,7 @@
 
 typedef struct model_rule {
     const osh_logits_rule *rule; // rule for the logits of a model; NULL: logits are not changed
+    const float *bias;           // bias of lm_head, [V]; NULL: none; view
     osh_dtype dt;
 } model_rule;
 
@@ -31,7 +33,7 @@ static double kl_row_logits(float *logit, int64_t *best, const float *x, const f
 
     *best = 0;
     for (int64_t v = 0; v < V; v++) {
-        double dot = 0;
+        double dot = m->bias ? m->bias[v] : 0;
         for (int64_t i = 0; i < D; i++) dot += (double)x[i] * w[v * D + i];
         logit[v] = osh_logit_of((float)dot, m->rule, m->dt);
         if (logit[v] > logit[*best]) *best = v;
@@ -45,8 +47,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own, in f32: x [N, D] and w [V, D] of each
-                                                   // model; logit [2, V]
+    /* own, in f32: x [N, D], w [V, D] and bias [V] of each model; logit [2, V] */
+    float *x[2] = {0}, *w[2] = {0}, *bias[2] = {0}, *logit = NULL;
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
     double lse[2];
@@ -55,11 +57,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     for (int m = 0; m < 2; m++) {
         OSH_TRY(osh_f32_copy(cx, &x[m], a->in[2 * m]));
         OSH_TRY(osh_f32_weight(cx, &w[m], a->in[2 * m + 1], a->in[2 * m]->dtype));
+        if (at && at->bias[m])
+            OSH_TRY(osh_f32_weight(cx, &bias[m], at->bias[m], a->in[2 * m]->dtype));
     }
     for (int64_t n = 0; n < N; n++) {
         double sum = 0;
         for (int m = 0; m < 2; m++) {
-            model_rule rule = {at ? &at->rule[m] : NULL, a->in[2 * m]->dtype};
+            model_rule rule = {at ? &at->rule[m] : NULL, bias[m], a->in[2 * m]->dtype};
             lse[m] = kl_row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m],
                                    (int64_t[]){V, D[m]}, &rule);
         }
@@ -71,7 +75,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         same[n] = best[0] == best[1];
     }
 done:
-    for (int m = 0; m < 2; m++) osh_free(cx, w[m]), osh_free(cx, x[m]);
+    for (int m = 0; m < 2; m++) osh_free(cx, bias[m]), osh_free(cx, w[m]), osh_free(cx, x[m]);
     osh_free(cx, logit);
     return rc;
 }

@@ -5,8 +5,9 @@
  *
  * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32:
  * transformers' ForCausalLMLoss computes it after .float(). The kernels never have all logits in
- * memory at once. attr is an osh_vocab_attr that says how logits are divided and capped, or NULL.
- * Shapes: N tokens of the batch, D elements per token, V vocabulary size. */
+ * memory at once. attr is an osh_vocab_attr that has the bias of lm_head and says how logits are
+ * divided and capped, or NULL. Shapes: N tokens of the batch, D elements per token, V vocabulary
+ * size. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -20,18 +21,19 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // token ids, [N]; < 0: the row has no target
-    /* x [N, D], w [V, D] and logit [V] in f32: own; `nll`: view of the output */
-    float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
+    /* x [N, D], w [V, D], bias [V] and logit [V] in f32: own; `nll`: view of the output */
+    float *x = NULL, *w = NULL, *bias = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    if (at && at->bias[0]) OSH_TRY(osh_f32_weight(cx, &bias, at->bias[0], dt));
     OSH_NEW(cx, logit, V);
     for (int64_t n = 0; n < N; n++) {
         double max = -INFINITY, sum = 0;
         nll[n] = 0;
         if (target[n] < 0) continue;
         for (int64_t v = 0; v < V; v++) {
-            double dot = 0;
+            double dot = bias ? bias[v] : 0;
             for (int64_t i = 0; i < D; i++) dot += (double)x[n * D + i] * w[v * D + i];
             logit[v] = osh_logit_of((float)dot, at ? &at->rule[0] : NULL, dt);
             max = fmax(max, logit[v]);
@@ -41,6 +43,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     }
 done:
     osh_free(cx, logit);
+    osh_free(cx, bias);
     osh_free(cx, w);
     osh_free(cx, x);
     return rc;

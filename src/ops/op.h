@@ -270,9 +270,12 @@ uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
 /* Rule by which a model changes its logits: logit = cap tanh(logit / divide / cap). divide 0: no
  * division; cap 0: no cap. */
 typedef struct { double divide, cap; } osh_logits_rule;
-typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // attributes of nll and kl; rule[0]:
-                                                            // the model; rule[1]: the reference
-                                                            // model
+/* Attributes of nll and kl; index 0: the model, 1: the reference model. A bias is added to the
+ * logits before they are rounded, and before the rule changes them. */
+typedef struct {
+    osh_logits_rule rule[2];
+    const osh_tensor *bias[2]; // [V], on the device of the logits; view; NULL: lm_head has no bias
+} osh_vocab_attr;
 /* Model ops (in ops.def):
  *   embedding       in ids I32 [N], w [V, D]               out [N, D]
  *   rms_norm        in x [N, D], w [D] (or [head_dim])     out [N, D]
@@ -307,7 +310,8 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // attributes of nll
  *   count_routes   in route [N, E]; count I64 [E] in place: elements that are not 0
  *   merge_lower, merge_sums, merge_channel_sum, merge_ranges: merge two states of a statistic
  *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: none); out nll F32 [N]. The
- *                  logits are rounded to the compute dtype, log-softmax is f32
+ *                  logits are rounded to the compute dtype, log-softmax is f32. The bias of lm_head
+ *                  is an attribute
  *   kl             in x, w of two models; out kl F32 [N], same F32 [N]: 1 if top tokens are equal
  *   gptq_factor    H F32 [I, I] in place (lower triangle, damped): becomes the
  *                  upper U with U^T U = H^-1. OSH_E_NUMERIC: not positive definite

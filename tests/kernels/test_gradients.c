@@ -61,6 +61,9 @@ static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, fal
 static const osh_delta_rule_attr delta = {2, 4, 5, 7}, delta_wide = {1, 1, 32, 24};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
+static float head_bias[200]; // set by main
+static const osh_tensor bias = {.dtype = OSH_F32, .ndim = 1, .shape = {200}, .data = head_bias};
+static const osh_vocab_attr biased = {{{2, 3}, {0, 2}}, {&bias, &bias}};
 
 static const grad_case cases[] = {
     {"add", 7, {3}, {{7, 0}, {7, 0}}, 7},
@@ -141,7 +144,9 @@ static const grad_case cases[] = {
     {"ssm_scan", 70, {20}, {{112, 0}, {10, 0}, {10, 0}, {10, 0}, {10, 0}}, 80, &scan_wide},
     {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
     {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},
+    {"kl", 13, {1}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, &biased, 2, 2, 0xe},
     {"nll", 40, {5}, {{16, 0}, {200, 16}, {1, 0}}, 0, NULL, 0, 1, 6, 4},
+    {"nll", 13, {5}, {{16, 0}, {200, 16}, {1, 0}}, 0, &biased, 2, 1, 6, 4},
     {"nll", 13, {5}, {{16, 0}, {67, 16}, {1, 0}}, 0, &rules, 2, 1, 6, 4},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, MOST_IN = 5 };
@@ -565,6 +570,7 @@ int main(void)
 {
     int skip = pin_isa();
     if (skip) return skip;
+    for (int i = 0; i < 200; i++) head_bias[i] = 2 * osh_rng_sym(SEED, 11, (uint64_t)i);
     osh_ctx *cx = NULL;
     if (osh_ctx_new(&cx, 1)) return 1;
     const struct CMUnitTest tests[] = {

@@ -365,8 +365,41 @@ static void test_shift(void **state)
 }
 
 enum { SHARP = 8 }; // amplitude of x, large enough that logits differ
+static const osh_tensor some; // stands for a bias; bias_take makes one
 static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}},
-                            mixed = {{{3, 0}, {2, 4}}};
+                            mixed = {{{3, 0}, {2, 4}}}, biased = {.bias = {&some, &some}},
+                            mixed_bias = {{{3, 0}, {2, 4}}, {&some, NULL}};
+
+/* If `at` has a bias, sets *own to `at` with real biases: `bias` [V] (own) in the dtype dt. Returns
+ * the attributes to use. */
+static const osh_vocab_attr *bias_take(fixture *f, osh_vocab_attr *own, guarded *bias,
+                                       const osh_vocab_attr *at, osh_dtype dt, int64_t V)
+{
+    *bias = guarded_new(f->one, dt, 1, V, 0);
+    if (!at || !at->bias[0]) return at;
+    guarded_fill(bias, 7, 5);
+    *own = *at;
+    for (int m = 0; m < 2; m++) own->bias[m] = at->bias[m] ? &bias->t : NULL;
+    return own;
+}
+
+/* Runs nll or kl on the GPU with the biases of its attributes there. */
+static osh_status gpu_run_vocab(fixture *f, const osh_op *op, const osh_op_args *a, size_t scratch)
+{
+    osh_op_args on = *a;
+    osh_vocab_attr at;
+    gpu_copy_of bias;
+    const osh_vocab_attr *own = a->attr;
+    bool has = own && own->bias[0];
+    if (has) {
+        bias = gpu_put(f->one, f->d, own->bias[0]);
+        at = *own, on.attr = &at;
+        for (int m = 0; m < 2; m++) at.bias[m] = own->bias[m] ? &bias.t : NULL;
+    }
+    osh_status rc = gpu_run(f->one, f->d, op, &on, scratch);
+    if (has) gpu_take(f->one, NULL, &bias);
+    return rc;
+}
 /* Runs nll on the GPU. The result must be near `want`, with the same bytes in every order of the
  * threads and for each sample alone. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
@@ -383,7 +416,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
          * score. */
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
         gpu_order(k);
-        if (gpu_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
+        if (gpu_run_vocab(f, op, &on, op->scratch_cuda(a->attr, (int64_t[]){D}, V, n, OSH_F32)))
             fail_msg("%s", osh_error_text(f->one));
         if (k) assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
     }
@@ -394,7 +427,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
         py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
         osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}, .attr = a->attr};
-        assert_int_equal(gpu_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
+        assert_int_equal(gpu_run_vocab(f, op, &b, SIZE_MAX / 2), OSH_OK);
     }
     strict(!memcmp(y[0].t.data, y[1].t.data, osh_tensor_bytes(want)),
            nmse(&y[1].t, want) <= tol_of(op->tol, x->dtype),
@@ -413,10 +446,12 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     const osh_op *op = osh_op_find("nll");
     guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D),
             t = guarded_new(f->one, OSH_I32, 1, n, 0);
-    guarded y[3];
+    guarded y[3], bias;
+    osh_vocab_attr own;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
+    at = bias_take(f, &own, &bias, at, dt, V);
     if (!split) offsets[1] = n, seqs.n = 1;
     guarded_fill(&x, 1, SHARP), guarded_fill(&w, 2, 0.5f);
     for (int64_t i = 0; i < n; i++)
@@ -450,6 +485,7 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     if (f->d) nll_on(f, &a, &y[0].t);
     guarded_check(&x), guarded_check(&w), guarded_check(&t);
     guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t);
+    guarded_check(&bias), guarded_free(f->one, &bias);
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
 }
 
@@ -462,6 +498,8 @@ static void test_nll(void **state)
         nll_case(*state, 129, 129, 129, 100, dts[d], NULL);
         nll_case(*state, 129, 129, 129, 100, dts[d], &capped);
         nll_case(*state, 40, 65, 303, 8, dts[d], &divided);
+        nll_case(*state, 40, 65, 303, 8, dts[d], &biased);
+        nll_case(*state, 9, 16, 2100, 3, dts[d], &mixed_bias);
         nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // 600 rows are two panels (of 512 rows);
                                                            // the vocabulary has six blocks
         nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
@@ -528,9 +566,9 @@ static void test_kl_ties(void **state)
     guarded_free(f->one, &kl), guarded_free(f->one, &same);
 }
 
-static size_t kl_scratch(int64_t n, int64_t D, int64_t D2, int64_t V)
+static size_t kl_scratch(const osh_vocab_attr *at, int64_t n, int64_t D, int64_t D2, int64_t V)
 {
-    return osh_op_find("kl")->scratch_cuda(NULL, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
+    return osh_op_find("kl")->scratch_cuda(at, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,
@@ -543,9 +581,12 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded y[MOST][2]; // y[r]; results of the reference, of the CPU, and of the GPU in several
                         // orders of the threads
     int n_runs = f->d ? 2 + gpu_orders() : 2;
+    guarded bias;
+    osh_vocab_attr own;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
+    at = bias_take(f, &own, &bias, at, dt, V);
     for (int i = 0; i < 4; i++) guarded_fill(&in[i], (uint64_t)i % 2, i % 2 ? 0.5f : 4);
     for (int i = 0; i < n_runs; i++) {
         y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0),
@@ -556,7 +597,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
                          .seqs = &seqs};
         if (i > 1) gpu_order(i - 2);
         if (i > 1)
-            assert_int_equal(gpu_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
+            assert_int_equal(gpu_run_vocab(f, op, &a, kl_scratch(at, n, D, D2, V)), OSH_OK);
         else
             assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a),
                              OSH_OK);
@@ -577,6 +618,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
         }
     }
     for (int i = 0; i < 4; i++) guarded_check(&in[i]), guarded_free(f->one, &in[i]);
+    guarded_check(&bias), guarded_free(f->one, &bias);
     for (int i = 0; i < 2 * n_runs; i++)
         guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
 }
@@ -592,6 +634,8 @@ static void test_kl(void **state)
                                                                     // is 0
     kl_case(*state, 40, 64, 64, 303, 8, OSH_BF16, OSH_BF16, &capped);
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
+    kl_case(*state, 40, 17, 33, 2100, 8, OSH_F32, OSH_F32, &biased);
+    kl_case(*state, 40, 17, 33, 303, 8, OSH_BF16, OSH_F32, &mixed_bias);
 }
 
 /* ---- statistics in groups of samples ---- */

@@ -105,7 +105,7 @@ static double loss(job *j, int sample, nudge *n)
     osh_batch *b = NULL;
     osh_tensor *targets = NULL, *nll = NULL;
     osh_exec_hooks hooks = {.value = move, .user = n};
-    osh_vocab_attr rules = {{g->logits, g->logits}};
+    osh_vocab_attr rules = {.rule = {g->logits, g->logits}};
     double sum = 0;
     tiny_check(cx, osh_batch_new(cx, &b, g, j->at.t.ids, j->offsets + sample, 1));
     b->ids = j->at.t.ids + j->offsets[sample];

@@ -28,22 +28,27 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* Computes logit [n, ld] = rule(x W^T) of one model; `rule` divides and caps (osh_logits_rule).
- * Elements from V on become -inf, whose probability is 0. `block`: scratch [COLS, D]. `side` 0: the
- * model; 1: the reference model. */
+/* Computes logit [n, ld] = rule(x W^T + bias) of one model; `rule` divides and caps
+ * (osh_logits_rule). Elements from V on become -inf, whose probability is 0. `block`: scratch
+ * [COLS, D]. `side` 0: the model; 1: the reference model. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
                         int64_t n, int side)
 {
     const osh_tensor *w = j->a->in[2 * side + 1];
     int64_t D = side ? j->D2 : j->D;
     const osh_vocab_attr *at = j->a->attr;
-    float divide = at ? (float)at->rule[side].divide : 0, cap = at ? (float)at->rule[side].cap : 0;
+    float divide = at ? (float)at->rule[side].divide : 0, cap = at ? (float)at->rule[side].cap : 0,
+          bias[COLS];
 
     for (int64_t v = 0; v < j->V; v += COLS) {
         int64_t m = osh_min64(COLS, j->V - v);
         osh_load_weight(block, w, v * D, m * D, j->a->in[2 * side]->dtype);
         osh_gemm_nt((osh_into){logit + v, j->ld, false}, (osh_mat){x, D}, (osh_mat){block, D},
                     (osh_mnk){n, m, D});
+        if (!at || !at->bias[side]) continue;
+        osh_load_weight(bias, at->bias[side], v, m, j->a->in[2 * side]->dtype);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t k = 0; k < m; k++) logit[r * j->ld + v + k] += bias[k];
     }
     for (int64_t r = 0; r < n; r++) {
         float *row = logit + r * j->ld;

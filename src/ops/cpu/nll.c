@@ -34,6 +34,7 @@ typedef struct side { // a side is one of the two models: its inputs and scratch
     float *block; // rows of w in f32, [threads, COLS, D]; own
     float *logit; // logits, [threads, OSH_GEMM_ROWS, COLS]; own
     osh_logits_rule rule;
+    const osh_tensor *bias; // bias of lm_head, [V]; NULL: none; view
 } side;
 
 typedef struct vocab_job {
@@ -60,6 +61,15 @@ static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_d
     if (rule->cap > 0) osh_span_softcap(row, n, 1, (float)rule->cap, dt);
 }
 
+/* Adds elements [first, first + n) of the bias to `rows` rows of logits; n is at most COLS. */
+static void logits_add_bias(float *logit, const side *s, int64_t first, int64_t n, int64_t rows)
+{
+    float bias[COLS];
+    osh_load_weight(bias, s->bias, first, n, s->x->dtype);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t v = 0; v < n; v++) logit[r * COLS + v] += bias[v];
+}
+
 static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t block, int worker,
                          bool load)
 {
@@ -72,6 +82,7 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
     osh_gemm_nt((osh_into){logit, COLS, false},
                 (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D},
                 (osh_mnk){t->n, n, D});
+    if (s->bias) logits_add_bias(logit, s, block * COLS, n, t->n);
     for (int64_t r = 0; r < t->n; r++) {
         float *row = logit + r * COLS;
         osh_span_round(row, padded, s->x->dtype);
@@ -215,7 +226,8 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
     j->V = a->in[1]->shape[0];
     j->n_blocks = osh_div_up(j->V, COLS);
     for (int m = 0; m < j->n_sides; m++) {
-        if (a->attr) j->s[m].rule = ((const osh_vocab_attr *)a->attr)->rule[m];
+        const osh_vocab_attr *at = a->attr;
+        if (at) j->s[m].rule = at->rule[m], j->s[m].bias = at->bias[m];
         OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
     }
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));

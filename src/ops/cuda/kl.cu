@@ -102,16 +102,15 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->in[0]->device;
-    const osh_vocab_attr *at = static_cast<const osh_vocab_attr *>(a->attr);
-    kl_job j = {a, {NULL, NULL, NULL, NULL, {0, 0}}, {NULL, NULL, NULL, NULL, {0, 0}}, NULL};
+    kl_job j = {a, {NULL, NULL, NULL, NULL, NULL, NULL, {0, 0}},
+                {NULL, NULL, NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
     j.state = static_cast<kl_state *>(osh_device_alloc(cx, d, kl_state_bytes(osh_rows(a->in[0])),
                                                        OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
-    if (at) j.x.rule = at->rule[0], j.r.rule = at->rule[1];
-    OSH_TRY(osh_vocab_open(cx, &j.x, a->in[0], a->in[1]));
-    OSH_TRY(osh_vocab_open(cx, &j.r, a->in[2], a->in[3]));
+    OSH_TRY(osh_vocab_open(cx, &j.x, a, 0));
+    OSH_TRY(osh_vocab_open(cx, &j.r, a, 1));
     OSH_TRY(osh_vocab_walk(cx, a, kl_block, &j));
 done:
     osh_vocab_close(&j.r);
@@ -123,7 +122,8 @@ done:
 size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt)
 {
-    (void)attr, (void)out_width, (void)dt;
-    return osh_vocab_bytes(in_width[0], n_tokens) + osh_vocab_bytes(in_width[2], n_tokens) +
+    (void)out_width, (void)dt;
+    return osh_vocab_bytes(attr, 0, in_width[0], n_tokens) +
+           osh_vocab_bytes(attr, 1, in_width[2], n_tokens) +
            osh_arena_gross(kl_state_bytes(n_tokens));
 }

@@ -73,14 +73,13 @@ osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->in[0]->device;
-    nll_job j = {a, {NULL, NULL, NULL, NULL, {0, 0}}, NULL};
+    nll_job j = {a, {NULL, NULL, NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
     j.state = static_cast<nll_state *>(osh_device_alloc(cx, d, nll_state_bytes(osh_rows(a->in[0])),
                                                         OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
-    if (a->attr) j.side.rule = static_cast<const osh_vocab_attr *>(a->attr)->rule[0];
-    OSH_TRY(osh_vocab_open(cx, &j.side, a->in[0], a->in[1]));
+    OSH_TRY(osh_vocab_open(cx, &j.side, a, 0));
     OSH_TRY(osh_vocab_walk(cx, a, nll_block, &j));
 done:
     osh_vocab_close(&j.side);
@@ -91,6 +90,7 @@ done:
 size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, osh_dtype dt)
 {
-    (void)attr, (void)out_width, (void)dt;
-    return osh_vocab_bytes(in_width[0], n_tokens) + osh_arena_gross(nll_state_bytes(n_tokens));
+    (void)out_width, (void)dt;
+    return osh_vocab_bytes(attr, 0, in_width[0], n_tokens) +
+           osh_arena_gross(nll_state_bytes(n_tokens));
 }

@@ -1,13 +1,15 @@
 /* vocab.cuh - computes the next-token logits of a model in blocks of rows x vocabulary, for nll and
  * kl.
  *
- *   logits = x W^T     x [N, D]     w [V, D]     block [rows, OSH_VOCAB_COLS]
+ *   logits = x W^T + bias     x [N, D]     w [V, D]     bias [V] or none
+ *   block [rows, OSH_VOCAB_COLS]
  *
- * A block has the dtype of x, because the product rounds the logits when it stores them. Rows are
- * cut into panels that begin anew at the first token of each sample, so that the shape of a product
- * depends only on the sample. Consecutive panels of equal size are one batch of a matrix product.
- * The results of the blocks of a row are combined in the order of the vocabulary, in double. N
- * tokens, D hidden_size, V vocabulary size. */
+ * A block has the dtype of x, because the logits are rounded when they are stored: by the product,
+ * or with a bias by the kernel that adds it to the f32 sums of the product. Rows are cut into
+ * panels that begin anew at the first token of each sample, so that the shape of a product depends
+ * only on the sample. Consecutive panels of equal size are one batch of a matrix product. The
+ * results of the blocks of a row are combined in the order of the vocabulary, in double. N tokens,
+ * D hidden_size, V vocabulary size. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
@@ -20,6 +22,8 @@ typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
     void *logits; // logits of a block in the dtype of x, [rows, OSH_VOCAB_COLS]; own
     void *copy;   // rows of w in the dtype of x, [OSH_VOCAB_COLS, D]; NULL: w has that dtype; own
+    float *sums;  // f32 sums of a block, [rows, OSH_VOCAB_COLS]; NULL: no bias; own
+    const osh_tensor *bias; // NULL: none; view
     osh_logits_rule rule;
 } osh_vocab_side;
 
@@ -30,11 +34,13 @@ typedef struct osh_vocab_block {
     bool last;
 } osh_vocab_block;
 
-osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
+/* Opens the logits of model `side` (0 or 1) of nll or kl. */
+osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_op_args *a, int side);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead. */
-size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
+/* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead.
+ * attr: an osh_vocab_attr, of which only the presence of biases counts, or NULL. */
+size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);

@@ -2,11 +2,66 @@
  * transformers (gen_logits.py): max |difference| must be at most 5e-6 of max |logit|. Keys with
  * default values are absent from each config.json, so the defaults of the templates are tested,
  * too. */
+#include "eval/decode.h"
 #include "golden/models/logits.h"
 #include "torture.h"
 #include "unit/dir_fixture.h"
 
 #define DIR_LOGITS OSH_SOURCE_DIR "/tests/golden/families/logits"
+
+/* Returns the largest difference between -log softmax(logits)[next token] and what eval computes
+ * from the inputs and the weights of the head, which also tests a bias of the head. */
+static double nll_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
+{
+    osh_forward *f = NULL;                   // own
+    osh_tensor *targets = NULL, *nll = NULL; // own
+    int64_t n = t->offsets[t->n_samples], at = 0;
+    osh_dataset d = {.n = t->n_samples, .ids = (int32_t *)t->ids, .offsets = (int64_t *)t->offsets};
+    osh_progress pr = {.error = -1};
+    double worst = 0;
+    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL));
+    assert_ok(x->cx, osh_forward_run(x->cx, f, &d, d.n, true, &pr));
+    assert_ok(x->cx, osh_next_tokens(x->cx, &targets, &d, 0, d.n));
+    assert_ok(x->cx, osh_tensor_new(x->cx, &nll, OSH_F32, 1, &n));
+    osh_vocab_attr rules = osh_forward_rules(f, NULL);
+    osh_op_args a = {.in = {f->batches[0]->values[f->graph->hidden], f->head, targets},
+                     .out = {nll},
+                     .attr = &rules,
+                     .seqs = &f->batches[0]->seqs};
+    assert_ok(x->cx, osh_op_run(x->cx, osh_op_find("nll"), &a));
+    for (; at < n; at++) {
+        int32_t next = ((const int32_t *)targets->data)[at];
+        const float *row = logits + at * vocab;
+        double sum = 0;
+        for (int64_t v = 0; v < vocab; v++) sum += exp((double)row[v] - row[0]);
+        double want = next < 0 ? 0 : log(sum) + row[0] - row[next];
+        worst = fmax(worst, fabs(want - ((const float *)nll->data)[at]));
+    }
+    osh_tensor_free(x->cx, targets), osh_tensor_free(x->cx, nll);
+    osh_forward_close(x->cx, f);
+    return worst;
+}
+
+/* Returns max |difference| of the logits of the first sample's last token: of those that generate
+ * computes from `logits`. */
+static double generate_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
+{
+    osh_forward *f = NULL; // own
+    osh_decode *d = NULL;  // own
+    int64_t n = t->offsets[1];
+    float *got = malloc((size_t)vocab * sizeof *got);
+    double worst = 0;
+    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL));
+    assert_ok(x->cx, osh_decode_open(x->cx, &d, f,
+                                     &(osh_decode_want){.n_prompt = n, .room = n, .round = true}));
+    assert_ok(x->cx, osh_decode_run(x->cx, d, got, t->ids, n, NULL));
+    for (int64_t v = 0; v < vocab; v++)
+        worst = fmax(worst, fabs((double)got[v] - logits[(n - 1) * vocab + v]));
+    free(got);
+    osh_decode_close(x->cx, d);
+    osh_forward_close(x->cx, f);
+    return worst;
+}
 
 /* Returns max |difference| / max |logit| of a family. */
 static double family_distance(fixture *x, const char *name)
@@ -25,6 +80,8 @@ static double family_distance(fixture *x, const char *name)
         worst = fmax(worst, fabs((double)got[i] - want[i]));
         largest = fmax(largest, fabs((double)want[i]));
     }
+    worst = fmax(worst, nll_distance(x, &t, want, vocab));
+    worst = fmax(worst, generate_distance(x, &t, want, vocab));
     free(got);
     osh_free(x->cx, file);
     tiny_close(&t);
