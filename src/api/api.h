@@ -54,6 +54,9 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
  * file, and passes the tables to the sink. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
+/* Prints a table of the files of eval --panel, and writes it as a page to opt->output. */
+osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
+                       osh_sink sink, void *user);
 osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the version, the compiler
                                                               // and the libraries
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */

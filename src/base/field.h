@@ -21,6 +21,8 @@ typedef enum { // use of the file or directory that an option's value names
     OSH_PATH_PROFILE,  // the file of osh_profile_start
     OSH_PATH_NPY,      // an output: a .npy file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
+    OSH_PATH_PANEL,    // an output: the JSON file of eval --panel
+    OSH_PATH_LOGITS,   // an output: a directory of saved logits
     OSH_PATH_IN_OUTPUT // a file of the output that a recipe names
 } osh_path_use;
 typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own

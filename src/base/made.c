@@ -42,6 +42,8 @@ static bool is_page(const char *head)
                              "<meta http-equiv=\"Content-Security-Policy\"");
 }
 
+static bool is_panel(const char *head) { return head_begins(head, "{\"oneshot_panel\": "); }
+
 static const struct made {
     osh_path_use use;
     const char *noun;
@@ -50,7 +52,8 @@ static const struct made {
 } made[] = {{OSH_PATH_LOG, "a log of oneshot", is_log, true},
             {OSH_PATH_PROFILE, "a profile of oneshot", is_profile, true},
             {OSH_PATH_NPY, "a list of f32 numbers as oneshot writes it", is_npy, false},
-            {OSH_PATH_PAGE, "a page of oneshot", is_page, false}};
+            {OSH_PATH_PAGE, "a page of oneshot", is_page, false},
+            {OSH_PATH_PANEL, "a panel of oneshot eval", is_panel, false}};
 
 osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, const char *path)
 {

@@ -6,7 +6,7 @@
 
 /* Fails if the first bytes of the file at `path` show that this program did not write the file. A
  * missing or empty file is allowed. A profile or a log may also be a pipe or a character device
- * such as /dev/null. `use` is OSH_PATH_LOG, _PROFILE, _NPY or _PAGE; `shown` is the name of the
- * option, such as "--profile". */
+ * such as /dev/null. `use` is OSH_PATH_LOG, _PROFILE, _NPY, _PAGE or _PANEL; `shown` is the name of
+ * the option, such as "--profile". */
 osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, const char *path);
 #endif

@@ -15,6 +15,7 @@ typedef struct line { // a parsed command line
         osh_check_options check;
         osh_pull_options pull;
         osh_report_options report;
+        osh_compare_options compare;
     } options;          // own: filled by the command's fields
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments

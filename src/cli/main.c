@@ -283,6 +283,12 @@ static osh_status run_report(osh_ctx *cx, const line *l, out_state *st)
         return osh_fail(cx, OSH_E_USAGE, "report wants files that --profile wrote, got none");
     return osh_report_profiles(cx, l->words, l->n_words, &l->options.report, osh_to_stdout, st);
 }
+static osh_status run_compare(osh_ctx *cx, const line *l, out_state *st)
+{
+    if (!l->n_words)
+        return osh_fail(cx, OSH_E_USAGE, "compare wants files that eval --panel wrote, got none");
+    return osh_compare(cx, l->words, l->n_words, &l->options.compare, osh_to_stdout, st);
+}
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 {
     const char *model = l->options.run.model;
@@ -325,6 +331,11 @@ const command osh_commands[] = {
      .about = "Measures perplexity with the sequential engine. The last line on standard output "
               "is `perplexity X`.",
      .fields = osh_eval_fields, .run = run_eval},
+    {.name = "compare", .arguments = "PANEL.json... [--output FILE]",
+     .does = "prints a table of evaluations of the same tokens",
+     .about = "Prints size, perplexity, KL divergence and top-1 agreement of the models whose "
+              "figures eval --panel wrote. Refuses panels of different tokens or references.",
+     .fields = osh_compare_fields, .most = 1000, .run = run_compare},
     {.name = "generate", .arguments = "DIR [PROMPT|-] [--chat] [--temperature T]",
      .does = "prints the text that a model writes after a prompt",
      .about = "Prints the new text as it comes, and nothing else, on standard output. Without "

@@ -13,6 +13,8 @@
 #include "eval/eval.h"
 #include "eval/eval_gpu.h"
 #include "eval/eval_memory.h"
+#include "eval/panel.h"
+#include "eval/saved.h"
 #include "math/isa.h"
 #include "budget/cost.h"
 #include "match/paths.h"
@@ -22,6 +24,7 @@ typedef struct scores {
     double ref_nll; // NLL of the reference
     int64_t n, agree, n_samples;
     float *per_token; // own: NLL of the scored tokens, in order
+    float *kl_of;     // own: KL divergence of the scored tokens; NULL: no reference
 } scores;
 
 /* Writes an .npy file, version 1.0: magic, header padded to a multiple of 64 bytes, n F32 values in
@@ -98,6 +101,7 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64
         sc->per_token[sc->n++] = v;
         sc->nll += v;
         if (!m->ref) continue;
+        sc->kl_of[sc->n - 1] = ((float *)out[1]->data)[i];
         sc->kl += ((float *)out[1]->data)[i], sc->agree += ((float *)out[2]->data)[i] > 0.5f;
         sc->ref_nll += ((float *)out[3]->data)[i];
     }
@@ -184,7 +188,12 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
 {
     osh_status rc = OSH_OK;
     double work = 0;
+    bool saved = false;
     osh_mem_hold(cx, o->host_memory, OSH_MEM_LEAST);
+    OSH_TRY(osh_saved_is(cx, &saved, o->model));
+    if (saved)
+        OSH_FAIL(cx, OSH_E_USAGE, "--model %s has saved logits, not a model: want --reference %s",
+                 o->model, o->model);
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
     OSH_TRY(
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
@@ -192,7 +201,9 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
     *load = osh_mem_held(cx);
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_eval_memory sets again
     if (o->reference) {
-        OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
+        OSH_TRY(osh_saved_is(cx, &saved, o->reference));
+        OSH_TRY(saved ? osh_forward_open_saved(cx, &m->ref, o->reference, &m->d) :
+                        osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
         OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
                                     "predictions"));
         if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
@@ -233,6 +244,7 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
                    (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
                   (double)n;
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
+    if (m->ref) OSH_NEW(cx, sc->kl_of, m->d.offsets[m->d.n]);
     pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
     for (int64_t b = 0; b < n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -252,6 +264,30 @@ static void models_close(osh_ctx *cx, osh_eval_models *m)
     osh_forward_close(cx, m->f);
     osh_forward_close(cx, m->ref);
     *m = (osh_eval_models){.f = NULL};
+}
+
+static osh_status scores_write_panel(osh_ctx *cx, const scores *sc, const osh_eval_models *m,
+                                     const osh_eval_options *o)
+{
+    char sum[17];
+    double n = (double)sc->n;
+    const osh_checkpoint *ck = osh_source_checkpoint(m->f->source);
+    osh_panel p = {.model = o->model,
+                   .reference = o->reference,
+                   .data = o->dataset,
+                   .tokens = sum,
+                   .n_samples = m->d.n,
+                   .n_scored = sc->n,
+                   .n_vocab = m->f->graph->n_vocab,
+                   .nll = sc->nll / n,
+                   .perplexity = osh_math_exp(sc->nll / n)};
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)osh_saved_sum(&m->d));
+    for (int64_t i = 0; i < ck->n_shards; i++)
+        p.model_bytes += osh_st_stamp(ck->shards[i])->n_bytes;
+    if (m->ref)
+        p.reference_perplexity = osh_math_exp(sc->ref_nll / n), p.kl_mean = sc->kl / n,
+        p.kl_p99 = osh_panel_quantile(sc->kl_of, sc->n, 0.99), p.top1 = (double)sc->agree / n;
+    return osh_panel_write(cx, o->panel, &p);
 }
 
 static osh_question eval_question(const osh_eval_options *o)
@@ -300,17 +336,20 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     if (!o->model || !o->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
+    if (o->save_logits) OSH_TRY(osh_saved_check(cx, o->save_logits));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
     if (o->sample) OSH_TRY(answers_check(cx, o));
     OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_memory(cx, o, &m, load));
     OSH_TRY(models_run(cx, &m, o, &pr));
+    if (o->save_logits) OSH_TRY(osh_saved_write(cx, o->save_logits, o->model, &m));
     OSH_TRY(score_batches(cx, &sc, &m, &pr));
     if (!sc.n)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
                  o->dataset);
     if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
+    if (o->panel) OSH_TRY(scores_write_panel(cx, &sc, &m, o));
     sc.n_samples = m.d.n;
     models_close(cx, &m); // the answers need their own memory
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
@@ -326,6 +365,7 @@ done:
     osh_free(cx, texts[0]);
     osh_free(cx, texts[1]);
     osh_free(cx, sc.per_token);
+    osh_free(cx, sc.kl_of);
     models_close(cx, &m);
     return rc;
 }

@@ -425,7 +425,8 @@ static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
     int64_t first = c->batch_at[b];
     OSH_TRY(osh_batch_new_on(
         cx, &batch, c->device, g,
-        &(osh_batch_rows){c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first}));
+        &(osh_batch_rows){s->f->ids ? s->f->ids : c->d->ids, c->d->offsets + first,
+                          c->batch_at[b + 1] - first}));
     batch->first_sample = first;
     OSH_TRY(batch_bring(cx, c, s, b, batch->values));
     OSH_TRY(osh_exec_run(cx, &span, v->w, batch, s->rounds ? &hooks : NULL, true));
@@ -494,6 +495,22 @@ int64_t osh_eval_gpu_batches(const osh_eval_gpu *c) { return c->n_batches; }
 void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_t *n)
 {
     *first = c->batch_at[b], *n = c->batch_at[b + 1] - c->batch_at[b];
+}
+
+osh_status osh_eval_gpu_hidden(osh_ctx *cx, osh_tensor **out, osh_eval_gpu *c, int64_t b)
+{
+    osh_status rc = OSH_OK;
+    const side *s = &c->side[0];
+    const osh_graph *g = s->f->graph;
+    osh_tensor **values = NULL; // own
+    OSH_NEW(cx, values, g->n_values);
+    OSH_TRY(batch_bring(cx, c, s, b, values));
+    OSH_TRY(osh_tensor_new(cx, out, g->values[g->hidden].dtype, 2, values[g->hidden]->shape));
+    OSH_TRY(osh_tensor_copy(cx, *out, values[g->hidden]));
+done:
+    for (int v = 0; values && v < g->n_values; v++) osh_tensor_free(cx, values[v]);
+    osh_free(cx, values);
+    return rc;
 }
 
 osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh_tensor *targets,

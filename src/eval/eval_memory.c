@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "eval/saved.h"
 #include "math/isa.h"
 
 /* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
@@ -63,7 +64,10 @@ static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t 
     if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
     *peak = ref.peak > ref.left + own.peak ? ref.peak : ref.left + own.peak;
     if (ref.left + own.left + scores > *peak) *peak = ref.left + own.left + scores;
-    *peak += j->base + (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));
+    if (j->o->save_logits) // on the host, the head and the values are there
+        *peak += osh_saved_bytes(m);
+    *peak += j->base + (m->ref ? 2 : 1) *
+                           (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));
     if (*peak < j->load) *peak = j->load;
 done:
     return rc;

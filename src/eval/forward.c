@@ -153,6 +153,21 @@ done:
     return rc;
 }
 
+osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
+                               size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_forward *f = NULL; // own
+    OSH_NEW(cx, f, 1);
+    OSH_TRY(osh_source_open(cx, &f->source, model));
+    OSH_TRY(osh_graph_new_from(cx, &f->graph, osh_source_checkpoint(f->source), text, n));
+    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    *out = f, f = NULL; // passes ownership
+done:
+    osh_forward_close(cx, f);
+    return rc;
+}
+
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *models_dir)
 {
@@ -303,7 +318,8 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
         int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
-        OSH_TRY(osh_batch_new(cx, &f->batches[b], g, d->ids, d->offsets + first, count));
+        OSH_TRY(osh_batch_new(cx, &f->batches[b], g, f->ids ? f->ids : d->ids, d->offsets + first,
+                              count));
         f->batches[b]->first_sample = first;
         f->n_batches = b + 1;
     }
@@ -456,6 +472,7 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_free(cx, f->batches);
     osh_tensor_free(cx, f->head);
     osh_tensor_free(cx, f->head_bias);
+    osh_free(cx, f->ids);
     osh_free(cx, f->stay);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
     for (int v = 0; f->cache_zero && v < f->graph->n_values; v++)

@@ -17,6 +17,8 @@ typedef struct osh_forward {
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
+    int32_t *ids;        // own [tokens of the data set]: input ids of the model; NULL: those of the
+                         // data set
     bool *stay;          // own [graph values]: true for values that batches keep after the last
                          // reader; NULL: none
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
@@ -26,6 +28,9 @@ typedef struct osh_forward {
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *models_dir);
+/* Opens a model like osh_forward_open, with the graph of the template `text` [n]. */
+osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
+                               size_t n);
 /* Rounds the input x of a Linear by the scheme of the Linear. x may be on a device. If the scheme
  * rounds inputs, sets *rounded to true and *copy (own, host memory) to the rounded x, after freeing
  * the old *copy. Otherwise sets *rounded to false. */

@@ -61,6 +61,16 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
     return graph_make(cx, out, NULL, ck, models_dir, false);
 }
 
+osh_status osh_graph_new_from(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                              const char *text, size_t n)
+{
+    osh_template *tpl = NULL; // own
+    osh_status rc = osh_template_parse(cx, &tpl, "the built-in template", text, n);
+    if (!rc) rc = osh_graph_from_template(cx, out, ck, tpl, NULL);
+    osh_template_free(cx, tpl);
+    return rc;
+}
+
 osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                   const char *models_dir)
 {

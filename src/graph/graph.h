@@ -111,6 +111,9 @@ static inline const osh_weight *osh_graph_head_bias(const osh_graph *g)
  * known architectures. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
+/* Builds the graph like osh_graph_new from the template `text` [n], whatever the architecture. */
+osh_status osh_graph_new_from(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                              const char *text, size_t n);
 /* Builds the graph like osh_graph_new, with a routed_rows node before each expert: the expert then
  * gets only the tokens that the router sends to it. */
 osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,

@@ -249,13 +249,17 @@ const osh_field osh_eval_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of a checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "text to score: a .txt file, which is tokenized whole and cut into windows, or a "
-            ".jsonl, .json or .csv file, also with .zst or .gz, or org/name of the Hub"},
+     .doc = "text to score: .txt, which is tokenized whole and cut into windows, or .jsonl, "
+            ".json or .csv, also .zst or .gz, or org/name of the Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
      .doc = "rows to use, such as test[:100]. Required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
+     .doc = "another checkpoint, or saved logits; adds perplexity, KL divergence and top-1"},
+    {ROW(save_logits), .path = OSH_PATH_LOGITS, .type = OSH_F_STR,
+     .doc = "directory for the logits, for --reference"},
+    {ROW(panel), .path = OSH_PATH_PANEL, .type = OSH_F_STR,
+     .doc = "JSON file for oneshot compare"},
     {ROW(sample), .type = OSH_F_STR, .doc = "prompt that model and reference answer"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
      .doc = ".npy file for the NLL of each token, f32"},
@@ -382,6 +386,14 @@ const osh_field osh_check_fields[] = {
     {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
      .doc = "form of the progress on standard error"},
     LOG_LEVEL_ROW,
+    {0},
+};
+
+#undef ROW
+
+#define ROW(field) .name = #field, .offset = offsetof(osh_compare_options, field)
+const osh_field osh_compare_fields[] = {
+    {ROW(output), .path = OSH_PATH_PAGE, .type = OSH_F_STR, .doc = "HTML file for the table"},
     {0},
 };
 

@@ -78,6 +78,7 @@ osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
 typedef struct osh_eval_options {
     char *model, *dataset, *dataset_config_name, *splits;
     char *sample; // a prompt; NULL: none
+    char *save_logits, *panel;
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // budgets in bytes; 0: no budget
@@ -109,6 +110,11 @@ typedef struct osh_pull_options {
     char *progress, *log_level;
 } osh_pull_options;
 extern const osh_field osh_pull_fields[];
+
+typedef struct osh_compare_options {
+    char *output;
+} osh_compare_options;
+extern const osh_field osh_compare_fields[];
 
 typedef struct osh_report_options {
     char *output, *format;

@@ -19,7 +19,7 @@ typedef struct place { // a path in the value of an option
 static bool is_written(osh_path_use use)
 {
     return use == OSH_PATH_LOG || use == OSH_PATH_PROFILE || use == OSH_PATH_NPY ||
-           use == OSH_PATH_PAGE;
+           use == OSH_PATH_PAGE || use == OSH_PATH_PANEL || use == OSH_PATH_LOGITS;
 }
 
 static bool paths_same_file(const char *a, const char *b) // true if both paths lead to one existing
@@ -107,7 +107,8 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
             OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
                      o->shown, o->path);
     }
-    OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
+    if (w->use != OSH_PATH_LOGITS) // osh_saved_check looks into this directory
+        OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
 done:
     return rc;
 }

@@ -9,7 +9,8 @@
  *
  * The logits of each model are rounded to the compute dtype of that model; all else is f32. attr is
  * an osh_vocab_attr with the rules for the logits and the biases of lm_head of both models, or
- * NULL. Shapes: N tokens of the batch, V vocabulary size, D and D2 hidden_size of the two models. */
+ * NULL. Shapes: N tokens of the batch, V vocabulary size, D and D2 hidden_size of the two
+ * models. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

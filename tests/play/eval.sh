@@ -42,6 +42,9 @@ fi
 
 job=(--model W4A16 --reference dense)
 eval_on auto "${job[@]}" --per-token want.npy >want
+eval_on cuda --model dense --save-logits saved >/dev/null
+eval_on cuda --model W4A16 --reference saved --per-token got.npy >got
+cmp got want && cmp got.npy want.npy || fail "saved logits: other figures"
 code=0
 "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory 33MiB 2>err || code=$?
 least=$(sed -n 's/.*smallest that would do is --device-memory \([0-9]*\)MiB$/\1/p' err)

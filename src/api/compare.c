@@ -1,0 +1,36 @@
+/* compare.c - `oneshot compare`: a table of files of eval --panel. */
+#include "api/api.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "match/paths.h"
+#include "report/compare.h"
+
+osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
+                       osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_panel *of = NULL;             // own
+    char *text = NULL, *html = NULL;  // own
+    int n_read = 0;
+    OSH_TRY(osh_paths_check(cx, osh_compare_fields, opt));
+    OSH_NEW(cx, of, n);
+    while (n_read < n) {
+        n_read++; // a panel that is read in part is freed, too
+        OSH_TRY(osh_panel_read(cx, &of[n_read - 1], files[n_read - 1]));
+    }
+    OSH_TRY(osh_compare_check(cx, of, n));
+    OSH_TRY(osh_compare_text(cx, &text, of, n));
+    if (opt->output) {
+        OSH_TRY(osh_compare_html(cx, &html, of, n));
+        OSH_TRY(osh_file_write_all(cx, opt->output, html, strlen(html)));
+    }
+    sink(user, text, strlen(text));
+done:
+    for (int i = 0; i < n_read; i++) osh_panel_deinit(cx, &of[i]);
+    osh_free(cx, of);
+    osh_free(cx, text);
+    osh_free(cx, html);
+    return rc;
+}

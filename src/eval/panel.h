@@ -1,0 +1,23 @@
+/* panel.h - the figures of an evaluation in a JSON file, which `oneshot compare` reads. */
+#ifndef OSH_PANEL_H
+#define OSH_PANEL_H
+#include "base/base.h"
+
+typedef struct osh_panel {
+    char *name;                     // own: last part of the file's path
+    char *model, *reference, *data; // own: as on the command line; reference NULL: none
+    char *tokens;                   // own: checksum of the token ids and the windows
+    int64_t n_samples, n_scored, n_vocab;
+    int64_t model_bytes;            // bytes of the model's safetensors files
+    double nll, perplexity;
+    /* Against the reference, in nats; kl_p99: 99 % of the tokens have at most this divergence. */
+    double reference_perplexity, kl_mean, kl_p99, top1;
+} osh_panel;
+
+osh_status osh_panel_write(osh_ctx *cx, const char *path, const osh_panel *p);
+/* Reads a panel. Fails with OSH_E_FORMAT if the file is not a panel or lacks a figure. */
+osh_status osh_panel_read(osh_ctx *cx, osh_panel *p, const char *path);
+void osh_panel_deinit(osh_ctx *cx, osh_panel *p);
+/* Returns the smallest of the n values that at least `share` of them do not exceed. Sorts v. */
+double osh_panel_quantile(float *v, int64_t n, double share);
+#endif

@@ -1,0 +1,33 @@
+/* saved.h - the logits of a model for all tokens of a data set, in a directory that `eval
+ * --reference` reads in the place of the model. A reference that takes hours then runs only once.
+ *
+ * The directory is a checkpoint with a config.json (architecture OneshotLogits) and
+ * model.safetensors. It has the inputs of the output head and the head itself, because these take
+ * far fewer bytes than the logits and give the same bits:
+ *
+ *   hidden.weight [N, D]     lm_head.weight [V, D]     lm_head.bias [V], if the head has one
+ *
+ * Its graph looks row t of hidden.weight up for token t. N tokens of the data set, D hidden_size,
+ * V vocabulary size. */
+#ifndef OSH_SAVED_H
+#define OSH_SAVED_H
+#include "eval/eval_memory.h"
+
+/* Sets *yes to true if config.json of the directory says that it has saved logits. */
+osh_status osh_saved_is(osh_ctx *cx, bool *yes, const char *dir);
+/* Opens saved logits like osh_forward_open. Fails with OSH_E_USAGE if they belong to other tokens
+ * than those of d. */
+osh_status osh_forward_open_saved(osh_ctx *cx, osh_forward **out, const char *dir,
+                                  const osh_dataset *d);
+/* Fails with OSH_E_USAGE if `dir` exists and has anything but saved logits or an unfinished
+ * osh_saved_write. */
+osh_status osh_saved_check(osh_ctx *cx, const char *dir);
+/* Writes the logits of the model m->f, after its run over m->d. `model` is its name, for
+ * messages. */
+osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
+                           const osh_eval_models *m);
+int64_t osh_saved_bytes(const osh_eval_models *m); // returns the host bytes that osh_saved_write
+                                                   // takes
+/* Returns a checksum of the token ids and of the lengths of the samples. */
+uint64_t osh_saved_sum(const osh_dataset *d);
+#endif

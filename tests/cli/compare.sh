@@ -1,0 +1,93 @@
+# compare.sh - saved logits give the figures of the model that they are of, to the last bit, also
+# with a bias, a divisor and a cap of the logits. `oneshot compare` prints the figures of panels.
+# Other tokens, other directories and other files are refused and left as they are.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=(--dataset "$docs/data/evaluation.txt" --max-seq-length 64 --progress none --max-windows 4)
+for scheme in W4A16 W8A16; do
+    "$ONESHOT" --model "$docs" --scheme $scheme --output $scheme --progress none >/dev/null 2>&1
+done
+"$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits ref --panel dense.json >said
+"$ONESHOT" eval --model "$docs" "${data[@]}" >want
+cmp said want
+for m in W4A16 W8A16; do
+    "$ONESHOT" eval --model $m --reference "$docs" "${data[@]}" --json --per-token want.npy >want
+    "$ONESHOT" eval --model $m --reference ref "${data[@]}" --json --batch-size 3 --panel $m.json --per-token got.npy >got
+    cmp want got && cmp want.npy got.npy
+done
+WANT=$(cat got) python3 - <<'P'
+import json, os
+want, got = json.loads(os.environ["WANT"]), json.load(open("W8A16.json"))
+assert got["oneshot_panel"] == 1 and got["model"] == "W8A16" and got["reference"] == "ref", got
+assert got["model_bytes"] == os.path.getsize("W8A16/model.safetensors") and got["vocabulary"] == 4096, got
+for a, b in {"samples": "samples", "scored_tokens": "scored_tokens", "nll": "nll", "perplexity": "perplexity",
+             "kl_divergence": "kl_mean", "top1_agreement": "top1_agreement", "reference_perplexity": "reference_perplexity"}.items():
+    assert want[a] == got[b], (a, want[a], got[b])
+assert got["kl_mean"] < got["kl_p99"] < 100 * got["kl_mean"], got
+dense = json.load(open("dense.json"))
+assert "reference" not in dense and dense["tokens_xxh3"] == got["tokens_xxh3"] and dense["perplexity"] == got["reference_perplexity"], dense
+P
+"$ONESHOT" compare W4A16.json W8A16.json --output page.html >table
+awk 'length($0) > 80 { exit 1 }' table || fail "a line is too long: $(cat table)"
+[ "$(wc -l <table)" = 5 ] && grep -q '^reference  *[0-9]*\.[0-9]*$' table || fail "$(cat table)"
+grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' table || fail "$(cat table)"
+grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
+"$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
+
+# The head of a model: a bias (phi), a divisor (cohere), a cap (gemma2).
+for case in ../families/logits/phi ../families/logits/cohere gemma2; do
+    name=${case##*/}
+    "$OSH_TOOLS/tiny_model" "$case" "$name" bfloat16
+    python3 -c "import json, random; random.seed(3); v = json.load(open('$name/config.json'))['vocab_size']
+for n in (17, 30, 5): print(json.dumps({'input_ids': [random.randrange(v) for _ in range(n)]}))" >ids.jsonl
+    rm -rf saved
+    "$ONESHOT" eval --model "$name" --dataset ids.jsonl --progress none --save-logits saved >/dev/null
+    "$ONESHOT" eval --model "$name" --reference saved --dataset ids.jsonl --progress none --json >got
+    "$ONESHOT" eval --model "$name" --reference "$name" --dataset ids.jsonl --progress none --json >want
+    cmp want got || fail "$name: $(cat want got)"
+done
+
+# Budgets: the smallest one that the message names is enough.
+if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
+least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+"$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "$least is not enough"
+"$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json >want
+cmp want got
+
+refused() { # exit code, message, arguments
+    local code=$1 part=$2 rc=0
+    shift 2
+    "$ONESHOT" "$@" >out 2>err || rc=$?
+    [ $rc = "$code" ] && grep -qF -- "$part" err || fail "$*: exit $rc, $(cat err)"
+}
+before=$(cat ref/* W8A16/* dense.json | sha256sum)
+refused 2 'has the logits of 256 tokens' eval --model W4A16 --reference ref "${data[@]:0:7}" 3
+refused 2 'has saved logits, not a model: want --reference ref' eval --model ref "${data[@]}"
+refused 2 'which saved logits do not have' eval --model "$docs" "${data[@]}" --save-logits W8A16
+refused 2 'which --reference reads' eval --model "$docs" --reference ref "${data[@]}" --save-logits ref
+refused 2 'lies in' eval --model W8A16 "${data[@]}" --save-logits W8A16/logits
+refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
+mkdir only && cp W8A16/config.json only
+refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
+refused 2 'that is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
+refused 2 'compare wants files' compare
+refused 2 'have different references' compare W4A16.json dense.json
+refused 1 'is not a file of eval --panel' compare W8A16/config.json
+refused 2 'that is not a page of oneshot' compare dense.json --output W8A16.json
+sed 's/"tokens_xxh3": "[^"]*"/"tokens_xxh3": "0"/' W8A16.json >other.json
+refused 2 'is about other tokens than' compare W4A16.json other.json
+sed 's/"kl_p99": [0-9.e-]*/"kl_p99": "x"/' W8A16.json >other.json
+refused 1 '"kl_p99" is not a number' compare W4A16.json other.json
+[ "$(cat ref/* W8A16/* dense.json | sha256sum)" = "$before" ] || fail "a refused call changed a file"
+sed -i 's/"n_tokens": 256/"n_tokens": 255/' ref/config.json
+refused 2 'has the logits of 255 tokens' eval --model W4A16 --reference ref "${data[@]}"
+sed -i 's/"n_tokens": 255/"n_tokens": 256/; s/"hidden_size": 256/"hidden_size": 128/' ref/config.json
+refused 1 'hidden.weight' eval --model W4A16 --reference ref "${data[@]}"
+
+# An unfinished directory is finished by the same command: it has no config.json.
+rm ref/config.json
+: >ref/model.safetensors
+"$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits ref >/dev/null
+"$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json >got
+cmp want got
