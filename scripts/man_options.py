@@ -74,10 +74,8 @@ def roff(page, version):
 
 
 def commands(binary):
-    """Returns the commands that `oneshot help` lists: the lines after "COMMAND ..." up to an empty
-    one."""
-    block = run(binary, "help").partition("COMMAND ...")[2].strip("\n").partition("\n\n")[0]
-    return [line.split(None, 1) for line in block.splitlines()]
+    """Returns the names and the descriptions that `oneshot help commands` lists."""
+    return [line.split(None, 1) for line in run(binary, "help", "commands").splitlines()]
 
 
 def command_page(binary, name, does, version):

@@ -32,6 +32,7 @@ typedef struct out_state {
 
 struct command {
     /* One row of --help. The name "" is the command without a name (compress). */
+    bool minor; // true if the usage only names the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
     const osh_field *fields; // flags of the command; NULL: none

@@ -113,14 +113,23 @@ static void print_doc(const osh_field *f)
     putchar('\n');
 }
 
+/* Prints a line for each command; `minor`: also for minor commands. */
+static void help_print_commands(bool minor)
+{
+    for (const command *c = osh_commands; c->name; c++)
+        if (*c->name && (minor || !c->minor)) printf("%-*s %s\n", GROUP, c->name, c->does);
+}
+
 void osh_help_usage(void)
 {
     puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n"
          "  oneshot DIR --scheme NAME|--recipe FILE [--dataset FILE] [--output DIR]\n"
          "  oneshot COMMAND ...");
+    help_print_commands(false);
+    fputs("and", stdout);
     for (const command *c = osh_commands; c->name; c++)
-        if (*c->name) printf("%-*s %s\n", GROUP, c->name, c->does);
-    putchar('\n');
+        if (c->minor) printf(" %s", c->name);
+    puts(" (oneshot help commands)\n");
     print_flags(osh_command_find(""));
 }
 
@@ -166,6 +175,7 @@ static void print_topics(void)
 {
     puts("oneshot help WORD, where WORD is a command, a flag, a scheme, or one of these:\n\n"
          "  all          a line for each flag; all COMMAND: for each flag of a command\n"
+         "  commands     a line for each command\n"
          "  schemes      names of schemes\n"
          "  modifiers    names and keys of modifiers\n"
          "  models       architectures\n"
@@ -201,8 +211,8 @@ static bool print_one_flag(const char *topic)
 
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of)
 {
-    static const char *const others[] = {"all",    "schemes", "modifiers",
-                                         "models", "python",  "topics"};
+    static const char *const others[] = {"all",    "schemes", "modifiers", "models",
+                                         "python", "topics",  "commands"};
     enum { N = sizeof others / sizeof *others };
     osh_near near;
     const command *c = of ? osh_command_find(of) : NULL;
@@ -211,7 +221,8 @@ osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of)
         return osh_fail(cx, OSH_E_USAGE, "help %s %s: want `help all COMMAND`", topic, of);
     if (!strcmp(topic, "all")) return print_all(c ? c : osh_command_find("")), OSH_OK;
     if (!strcmp(topic, "python")) return print_python(), OSH_OK;
-    for (int i = 1; i + 2 < N; i++)
+    if (!strcmp(topic, "commands")) return help_print_commands(true), OSH_OK;
+    for (int i = 1; i + 3 < N; i++)
         if (!strcmp(topic, others[i])) return osh_list(cx, topic, list_out, NULL);
     if (*topic && (c = osh_command_find(topic))) return osh_help_command(c), OSH_OK;
     if (!strcmp(topic, "topics")) return print_topics(), OSH_OK;

@@ -344,7 +344,7 @@ const command osh_commands[] = {
     {.name = "inspect", .arguments = "[--json] DIR",
      .does = "lists tensors, dtypes and schemes of a checkpoint", .most = 1,
      .want = "checkpoint directory", .more = "--json   prints JSON", .run = run_inspect},
-    {.name = "check-model", .arguments = "DIR [--models-dir DIR]",
+    {.name = "check-model", .minor = true, .arguments = "DIR [--models-dir DIR]",
      .does = "checks a checkpoint against its template",
      .about = "For authors of templates. Lists tensors that are missing, that differ, or that no "
               "node reads, and computes the loss of a sample. Exit code 1 if checkpoint and "
@@ -355,11 +355,12 @@ const command osh_commands[] = {
      .about =
          "Downloads the files of a model that the cache lacks, and prints the model's directory.",
      .fields = osh_pull_fields, .most = 1, .want = "name of a model", .run = run_pull},
-    {.name = "graph", .arguments = "--model DIR [--sequential-targets NAME,...] --dot",
+    {.name = "graph", .minor = true,
+     .arguments = "--model DIR [--sequential-targets NAME,...] --dot",
      .does = "prints the op graph and its cuts for Graphviz", .fields = osh_option_fields,
      .shown = "|model|sequential_targets|sequential_targets_per_subgraph|models_dir|",
      .more = "--dot   prints Graphviz, the only format", .run = run_graph},
-    {.name = "tokenize", .arguments = "--model DIR [--no-special-tokens] FILE",
+    {.name = "tokenize", .minor = true, .arguments = "--model DIR [--no-special-tokens] FILE",
      .does = "prints the token ids of each line of a file", .fields = osh_option_fields,
      .shown = "|model|host_memory|", .most = 1, .want = "text file",
      .more = "--no-special-tokens   adds no tokens at the start and the end", .run = run_tokenize},
@@ -368,7 +369,7 @@ const command osh_commands[] = {
      .about = "Draws a page of finished or unfinished runs: memory over time, stages and, for "
               "several profiles, peaks by model and method. It also reads AMD Quark's profiles.",
      .fields = osh_report_fields, .most = 1000, .run = run_report},
-    {.name = "bench", .arguments = "[--dir DIR] [--device cuda] [--json]",
+    {.name = "bench", .minor = true, .arguments = "[--dir DIR] [--device cuda] [--json]",
      .does = "measures products, memory and disk of this machine",
      .about = "Measures matrix products, memory and disk in this process.",
      .fields = osh_bench_fields, .run = run_bench},
@@ -378,7 +379,7 @@ const command osh_commands[] = {
     {.name = "help", .arguments = "[TOPIC]",
      .does = "explains a command, flag, scheme or topic (oneshot help topics)", .most = 2,
      .run = run_help},
-    {.name = "completion", .arguments = "bash|zsh|fish",
+    {.name = "completion", .minor = true, .arguments = "bash|zsh|fish",
      .does = "prints a shell's script that completes commands and flags", .most = 1,
      .want = "of bash, zsh or fish", .run = run_completion},
     {0},

@@ -247,15 +247,15 @@ osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)
 const osh_field osh_eval_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory of a checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
+     .doc = "checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "text to score: .txt, which is tokenized whole and cut into windows, or .jsonl, "
             ".json or .csv, also .zst or .gz, or org/name of the Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows to use, such as test[:100]. Required for a data set of the Hub"},
+     .doc = "rows to use, such as test[:100], of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "another checkpoint, or saved logits; adds perplexity, KL divergence and top-1"},
+     .doc = "another checkpoint, or saved logits; adds KL divergence and top-1 agreement"},
     {ROW(save_logits), .path = OSH_PATH_LOGITS, .type = OSH_F_STR,
      .doc = "directory for the logits, for --reference"},
     {ROW(panel), .path = OSH_PATH_PANEL, .type = OSH_F_STR,
@@ -280,7 +280,7 @@ const osh_field osh_eval_fields[] = {
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "samples at once. Changes no result"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
-     .doc = "number of threads. 0: one for each core. Changes no result"},
+     .doc = "0: one for each core. Changes no result"},
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "memory budget of the whole program. 0: no budget. Changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",

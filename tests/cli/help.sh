@@ -8,10 +8,10 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
-for c in '' plan verify eval generate inspect check-model graph tokenize report bench doctor help completion; do
+for c in '' plan verify eval compare generate inspect check-model graph tokenize report bench doctor help completion; do
     "$ONESHOT" $c --help >help
     awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > 48 || NR < 3 }' help || fail "$c --help: $(cat help)"
-    [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -q "^$c " usage || fail "$c is not in the usage"; }
+    [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -qE "^(and .*)?$c " usage || fail "$c is not in the usage"; }
 done
 "$ONESHOT" help all >all
 n=0
@@ -51,7 +51,7 @@ n=0
 [ "$(wc -l <schemes)" -ge 32 ] || fail "only $(wc -l <schemes) schemes"
 [ -z "$SANITIZED" ] || printf '%s\n' W4A16_ASYM FP8_BLOCK NVFP4 >schemes
 for topic in $(sed -n 's/^  \([a-z-]*\)  .*/\1/p' topics) $(cat schemes); do
-    case $topic in all | schemes | modifiers | models | python) continue ;; esac
+    case $topic in all | commands | schemes | modifiers | models | python) continue ;; esac
     "$ONESHOT" help "${topic^^}" >one || fail "help $topic"
     awk 'length($0) > 80 || / $/ { bad = 1 } END { exit bad || NR > 40 || NR < 5 }' one || fail "$topic: $(cat one)"
     n=$((n + 1))
@@ -125,7 +125,7 @@ for shell in zsh fish; do
         grep -qF -- "$want" completion.$shell || fail "$shell: $flag is missing"
     done < <(grep -o -- '^  --[a-z-]*' all)
     grep -q 'auto line json none' completion.$shell
-    for c in plan verify eval generate inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
+    for c in plan verify eval compare generate inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
 done
 [ $(($(tr -cd "'" <completion.zsh | wc -c) % 2)) = 0 ] && [ $(($(tr -cd "'" <completion.fish | wc -c) % 2)) = 0 ] || fail "quotes"
 
