@@ -67,6 +67,16 @@ function(osh_test_props name label seconds)
     ENVIRONMENT "${OSH_TEST_ENVIRONMENT}")
 endfunction()
 
+# Tests that pin no instruction set use the AVX2 kernels of OpenBLAS if the CPU has AVX2. OpenBLAS
+# knows few CPUs by name, and takes its slowest kernels on a CPU that is newer than the library.
+set(OSH_TEST_CORE)
+if(EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo avx2 LIMIT_COUNT 1 REGEX "^flags.* avx2 ")
+  if(avx2)
+    set(OSH_TEST_CORE "OPENBLAS_CORETYPE=Haswell")
+  endif()
+endif()
+
 foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden=golden/*/test_*.c golden=golden/test_*.c)
   string(REPLACE "=" ";" row "${row}")
   list(GET row 0 label)
@@ -78,6 +88,7 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
     if(NOT pinned)
       add_test(NAME ${target} COMMAND ${target})
       osh_test_props(${target} ${label} 300)
+      set_property(TEST ${target} APPEND PROPERTY ENVIRONMENT ${OSH_TEST_CORE})
     else() # under each instruction set of the CPU, with OpenBLAS's kernels for it
       foreach(isa generic=Prescott avx2=Haswell avx512=SkylakeX avx512_bf16=SkylakeX amx=SkylakeX)
         string(REPLACE "=" ";" isa "${isa}")
@@ -143,7 +154,7 @@ if(OSH_PLAY)
     if(name MATCHES "^test_(files|slots)$") # they load cuFile
       string(APPEND played ":${played}/gds")
     endif()
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}")
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}" ${OSH_TEST_CORE})
     # long sums: a second run with other kernels for the products
     if(name MATCHES "^play_test_(stats|gptq_golden)$")
       add_test(NAME ${name}_generic COMMAND ${name})

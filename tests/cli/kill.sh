@@ -3,7 +3,8 @@
 # the files of an undisturbed run. KILLS: the smallest number of kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
+model=small
 kills=${KILLS:-50}
 few=6 # repetitions of the other faults
 [ -z "$SANITIZED" ] || few=2
@@ -19,8 +20,8 @@ declare -A how=(
 )
 names=(gptq asym gptq int8 rtn fp8 gptq basic)
 one() { # arguments: kind of job, output
-    last_wins "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
-        --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
+    last_wins "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/calibration.jsonl" \
+        --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 100KB --progress none --threads 1 --output "$2" "${@:3}"
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -58,9 +59,11 @@ done
 echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 
 # Signals at random moments: SIGKILL, SIGTERM and SIGINT. A stopped run prints how to continue.
-flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
-    --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output out)
-moment() { printf '0.%03d' $((RANDOM % 250 + 1)); }
+flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl"
+    --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 100KB --progress none --threads 1 --output out)
+longest=100 # milliseconds
+[ -z "$SANITIZED" ] || longest=300
+moment() { printf '0.%03d' $((RANDOM % longest + 1)); }
 stopped=0
 for i in $(seq $((kills / 5))); do
     timeout -s KILL "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || true
@@ -131,8 +134,9 @@ for shard in plain.gptq/model-*.safetensors; do
     leave
     [ $((caught + remade)) = 0 ] || { INJECT_AT=20 INJECT_WHAT=kill injected one gptq out >/dev/null 2>&1 || true; }
     file=out.oneshot-partial/${shard#*/}
-    size=$(stat -c %s "$file")
-    for part in 15 25 40 60 75; do flip "$file" $((size * part / 100)); done
+    begin=$((8 + $(od -An -tu8 -N8 "$file"))) # the tensors begin after the header
+    size=$(($(stat -c %s "$file") - begin))
+    for part in 5 15 40 60 75; do flip "$file" $((begin + size * part / 100)); done
     for again in 1 2 3 4 5 6; do
         if one gptq out >log 2>&1; then break; fi
         grep -q 'what the disk holds is not what was written' log || { cat log; exit 1; }

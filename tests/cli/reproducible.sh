@@ -29,7 +29,9 @@ batch() { # arguments: flags; prints the batch size of the plan
 sums=
 for groups in 1 2 3; do
     want=$(run groups.$groups --sum-groups $groups --threads 1 --batch-size 1)
-    for flags in "--threads 2" "--threads 3 --batch-size 5" "--batch-size 16" "--mem-opt-level 2"; do
+    all=("--threads 3 --batch-size 5" "--threads 2" "--batch-size 16" "--mem-opt-level 2")
+    [ -z "$SANITIZED" ] || [ $groups = 2 ] || all=("${all[0]}")
+    for flags in "${all[@]}"; do
         got=$(run "g$groups${flags// /_}" --sum-groups $groups $flags)
         [ "$got" = "$want" ] || { echo "$groups groups: $flags changes the bytes"; exit 1; }
     done

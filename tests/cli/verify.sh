@@ -58,8 +58,16 @@ fault() { # arguments: name, output, message of verify, command that makes the f
     rm -rf f && cp -r "$base" f
     shift 3
     "$@"
-    check . "$name"
     n=$((n + 1))
+    # Sanitizers make each run slow, so every eighth fault is verified in all four ways. The others
+    # are verified with the source and the rewritten manifest, which reads and compares most.
+    [ -z "$SANITIZED" ] || [ $((n % 8)) = 1 ] || {
+        edit f manifest 2>/dev/null || true
+        check "$want" "$name, manifest rewritten"
+        rewritten=$((rewritten + 1))
+        return 0
+    }
+    check . "$name"
     if "$ONESHOT" verify f >log 2>&1; then :; else alone=$((alone + 1)); fi
     edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry in the
                                         # manifest
@@ -165,7 +173,7 @@ check 'has no checksum of itself' "a manifest without its checksum"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
 # Without the source, all faults are found except the output of another model, which is valid by
 # itself.
-[ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }
+[ "$SANITIZED" ] || [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }
 echo "$n faults: all found, $rewritten also with the manifest rewritten; without the source $alone and $alone_rewritten"
 
 # Tests the output of verify.

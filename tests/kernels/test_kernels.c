@@ -846,8 +846,9 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
 {
     const osh_op *op = osh_op_find(c->op);
     const float values[] = {INFINITY, -INFINITY, NAN};
+    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // the element changes no address
     for (int v = 0; v < 3; v++)
-        for (uint64_t try = 0; try < 3; try++) {
+        for (uint64_t try = 0; try < n_tries; try++) {
             op_run r;
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),

@@ -75,7 +75,7 @@ if command -v python3 >/dev/null; then
     [ "$(grep -Ec '^ +total +[0-9]' out/summary.txt)" = 5 ] || fail "not five totals: $(cat out/summary.txt)"
     finds '^model +ok .* codes that differ, layer by layer: [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+ %$'
 fi
-finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
+finds 'perplexity of the GPU.s output [0-9.]+ .of 3 windows: [0-9.]+, evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
 finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
 for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do

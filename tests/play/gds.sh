@@ -6,7 +6,7 @@ set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 played=$LD_LIBRARY_PATH
-data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
+data=(--dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 4 --threads 1 --progress none --json)
 fail() { echo "$*"; exit 1; }
 eval_with() { # arguments: options of the emulated GPU, flags; numbers to got and got.npy, messages
               # to log
