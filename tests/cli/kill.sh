@@ -147,6 +147,19 @@ for shard in plain.gptq/model-*.safetensors; do
 done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
+# A changed header, and a shard of another length: only --restart goes on.
+leave
+file=out.oneshot-partial/$(basename "$shard")
+flip "$file" 20
+if one gptq out 2>log; then echo "a changed header is taken"; exit 1; fi
+grep -q 'has another header than the run that began it wrote: want --restart' log || { cat log; exit 1; }
+flip "$file" 20
+truncate -s -1 "$file"
+if one gptq out 2>log; then echo "a shorter shard is taken"; exit 1; fi
+grep -q 'bytes, the run that began it made .*: want --restart' log || { cat log; exit 1; }
+one gptq out --restart >log 2>&1 || { cat log; exit 1; }
+same out want.gptq "restarted"
+rm -rf out
 
 # Finished work is not repeated. With values in memory a finished layer is run forward once; with
 # values on the disk it is not run.
