@@ -202,7 +202,7 @@ static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
     if (l->wants & OSH_STAT_BLOCK) return osh_block_flops(p->schedule, l);
-    if (m->type->flops) return m->type->flops(m, l->O, l->I);
+    if (m->type->solver->flops) return m->type->solver->flops(m, l->O, l->I);
     return ((p->in->device ? 1 : 1 + judge_share(l)) + 2 * l->shift) * solve_cube(l, l->O);
 }
 
@@ -239,11 +239,10 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
 
 static double search_flops(const osh_budget *p, const osh_fold *f)
 {
-    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
     double rows = 0;
-    for (int k = 0; m->type->search && k < f->n_takes; k++)
+    for (int k = 0; k < f->n_takes; k++)
         rows += (double)p->in->graph->weights[f->takes[k]].shape[0];
-    return rows > 0 ? rows * (double)f->n * (double)f->n * m->type->search_points(m) : 0;
+    return rows * (double)f->n * (double)f->n * osh_fold_search_points(p->rewrites, f);
 }
 
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f)

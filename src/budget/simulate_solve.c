@@ -31,9 +31,9 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
 {
     const osh_modifier *m = &p->in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
-    bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
+    bool copy = m->type->solver->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, NULL);
+    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, NULL);
     *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
     for (int k = 0; k < n; k++) {
         jobs[k].done = done;
@@ -48,7 +48,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
 {
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
-    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
+    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device), kept = 0;
     if (lead->prune.modifier < 0) return work;
     int64_t before = sim_prune_bytes(p, jobs, n, lead, n_threads, &kept);
     return before > work + kept ? before : work + kept;
@@ -278,7 +278,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     w->like = first;
     if (n < 2) return;
     size_t on_gpu = x->room;
-    int64_t work = (int64_t)m->type->needs_groups(
+    int64_t work = (int64_t)m->type->solver->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_gpu);
     /* Each waiting call keeps the importance of each channel. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +

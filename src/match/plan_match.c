@@ -288,7 +288,7 @@ static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c,
         if (hit < 0 && c->loaded) OSH_TRY(module_match_loaded(cx, &s, &hit, mod, c));
         ignored |= hit >= 0;
         if (s < 0) continue;
-        if (c->unseen && mod->type->wants(mod, &mod->schemes[s])) {
+        if (c->unseen && mod->type->solver->wants(mod, &mod->schemes[s])) {
             c->why = "no text reaches it";
             continue;
         }
@@ -349,7 +349,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
     if (!(l->name = osh_strdup(cx, c->name)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
     p->n_linears++;
-    l->wants = kept ? 0 : m->type->wants(m, s);
+    l->wants = kept ? 0 : m->type->solver->wants(m, s);
     if (!strcmp(c->cls, "Embedding") && l->wants)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s is an Embedding: %s needs statistics of its input, which is token ids",
@@ -443,7 +443,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
         size_t k = 0; // k: index in the matcher, which has equal targets only once
-        if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
+        if (mod->replaced || osh_modifier_changes_others(mod)) continue;
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
                                                                                // group for
                                                                                // attention
@@ -676,8 +676,7 @@ static bool changes_model_alone(const osh_matching *p)
 {
     bool alone = p->transforms || p->experts_left;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        alone &=
-            p->in->recipe->modifiers[m].type->rotates || p->in->recipe->modifiers[m].type->drops;
+        alone &= osh_modifier_rewrites(&p->in->recipe->modifiers[m]);
     return alone;
 }
 

@@ -305,9 +305,7 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_rotated *r = p->rewrites.rotated;
     if (!r) goto done;
-    for (size_t m = 0; m < p->in.recipe->n; m++)
-        if (p->in.recipe->modifiers[m].type->rotates)
-            OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->in.recipe->modifiers[m].type->name));
+    OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->in.recipe->modifiers[r->modifier].type->name));
     for (int i = 0; i < r->n; i++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));

@@ -208,7 +208,7 @@ static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: %s does not read what the other balance layers of %s read",
                      f->m->type->name, t->name, g->modules[o->module].name);
-        if (s) OSH_TRY(f->m->type->takes(cx, f->m, t->name, s));
+        if (s) OSH_TRY(f->m->type->transform->takes(cx, f->m, t->name, s));
     }
 done:
     return rc;
@@ -268,7 +268,7 @@ static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
     const osh_graph *g = p->in->graph;
     const osh_module *s = &g->modules[f->smooth];
     bool any = false;
-    if (!f->m->type->search) return false;
+    if (!f->m->type->transform->search) return false;
     int64_t width = g->values[fold_node(p, f->smooth)->out[0]].width;
     for (int k = 0; k < f->n_takes; k++) {
         const osh_module *t = &g->modules[f->takes[k]];
@@ -475,7 +475,7 @@ static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
     const osh_graph *g = p->in->graph;
     int n = 0;
     for (int m = 0; m < g->n_modules; m++) {
-        if (f->m->type->search && passes_to_one(p, f, m)) {
+        if (f->m->type->transform->search && passes_to_one(p, f, m)) {
             OSH_TRY(fold_take_up(cx, p, f));
             n++;
         }
@@ -524,7 +524,7 @@ static osh_status folds_of_modifier(osh_ctx *cx, osh_rewrites *p, int modifier)
     osh_status rc = OSH_OK;
     found f = {.m = &p->in->recipe->modifiers[modifier], .modifier = modifier};
     size_t n = 0;
-    const osh_mapping *maps = f.m->type->mappings(f.m, &n);
+    const osh_mapping *maps = f.m->type->transform->mappings(f.m, &n);
     OSH_TRY(folds_make_lists(cx, &f, p));
     if (!maps) OSH_TRY(folds_infer(cx, p, &f));
     for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
@@ -545,7 +545,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
     osh_status rc = OSH_OK;
     bool any = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        any |= osh_modifier_is_transform(&p->in->recipe->modifiers[m]);
+        any |= p->in->recipe->modifiers[m].type->transform != NULL;
     if (!any) goto done;
     if (!p->in->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -555,7 +555,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
     OSH_NEW(cx, p->in->graph->joined, p->in->graph->n_nodes);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        if (osh_modifier_is_transform(&p->in->recipe->modifiers[m]))
+        if (p->in->recipe->modifiers[m].type->transform)
             OSH_TRY(folds_of_modifier(cx, p, (int)m));
 done:
     return rc;
@@ -608,7 +608,13 @@ done:
 
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f)
 {
-    return p->in->recipe->modifiers[f->modifier].type->search != NULL;
+    return p->in->recipe->modifiers[f->modifier].type->transform->search != NULL;
+}
+
+int osh_fold_search_points(const osh_rewrites *p, const osh_fold *f)
+{
+    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
+    return osh_fold_searches(p, f) ? m->type->transform->search_points(m) : 0;
 }
 
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,

@@ -390,10 +390,10 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     osh_status rc = OSH_OK;
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
-        if (!t.m->type->rotates) continue;
-        t.args = t.m->args;
+        if (!(t.args = osh_rotate_of(t.m))) continue;
         OSH_NEW(cx, p->rotated, 1); // this line runs at most once, because a recipe has at most one
                                     // modifier with rotations
+        p->rotated->modifier = (int)m;
         OSH_TRY(rotate_model(cx, &t));
     }
 done:
