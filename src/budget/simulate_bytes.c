@@ -79,9 +79,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
     return (int64_t)osh_value_gross(s->p->in->graph, v, s->batch_tokens);
 }
 
-size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
+size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
-    const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
     if (s->gpu)
         return op->scratch_cuda

@@ -71,7 +71,7 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
         r->layer_of[x->layers[l].logits] = l;
         for (int i = 0; i < g->n_nodes; i++) {
             const osh_node *n = &g->nodes[i];
-            if (!osh_node_is(n, "moe_combine") || n->in[2] != x->layers[l].route) continue;
+            if (!osh_node_is(n, OSH_OP_COMBINES) || n->in[2] != x->layers[l].route) continue;
             r->layer_of[n->in[1]] = l;
             r->expert_of[n->in[1]] = (int)((const osh_moe_combine_attr *)n->attr)->expert;
         }

@@ -62,7 +62,7 @@ static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;
-        m->layer_of[i] = at >= 0 && osh_node_is(&g->nodes[i], "linear") ? number[at] : -1;
+        m->layer_of[i] = at >= 0 && osh_node_is(&g->nodes[i], OSH_OP_LINEAR) ? number[at] : -1;
     }
 done:
     osh_free(cx, number);

@@ -394,7 +394,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
                              : (osh_op_rows){0};
     if (of_expert && on_device) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
-    if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
+    if (h && h->linear_input && osh_node_is(n, OSH_OP_LINEAR))
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
     for (int k = 0; k < n->op->n_out; k++) {
         int v = n->out[k];

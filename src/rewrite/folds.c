@@ -61,16 +61,17 @@ static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
     for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
-    return any && !osh_node_is(n, "zeros");
+    return any && !osh_node_is(n, OSH_OP_ZEROS);
 }
 
+/* True if factors of the channels of the value, which the node reads, are also factors of the
+ * channels of the node's output. */
 static bool passes_on(const osh_node *n, int value)
 {
-    if (osh_node_is(n, "scale")) return true;
-    if (osh_node_is(n, "glu")) return n->in[1] == value && n->in[0] != value;
-    const osh_attention_attr *a = n->attr;
-    return n->op->attends && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
-           a->n_heads == a->n_kv_heads;
+    if (!n->op->passes_factors) return false;
+    for (int k = 0; k < n->op->n_in; k++)
+        if (n->in[k] == value && !n->op->passes_factors(n->attr, k)) return false;
+    return true;
 }
 
 /* Checks that every node that reads the value is a balance layer or passes the factors on to its
@@ -84,7 +85,7 @@ static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, value)) continue;
-        if (osh_node_is(n, "linear") && has_take(f, n->module)) {
+        if (osh_node_is(n, OSH_OP_LINEAR) && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
             OSH_TRY(fold_follow(cx, p, f, n->out[0], reached));
@@ -121,8 +122,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
     if (!w ||
-        !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
-        w->shape[0] != g->values[s->out[0]].width)
+        !osh_node_is(s, OSH_OP_NORM | OSH_OP_LINEAR) || w->shape[0] != g->values[s->out[0]].width)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
                  name, g->modules[f->smooth].cls, s->op->name);
@@ -229,7 +229,7 @@ static osh_status folds_add(osh_ctx *cx, osh_rewrites *p, const found *f)
     *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0],
                     .n = g->values[s->out[0]].width, .subgraph = -1};
     p->n_folds++;
-    if (osh_node_is(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
+    o->offset = (float)osh_node_norm(s).offset;
     OSH_NEW(cx, o->s, o->n);
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
@@ -353,7 +353,7 @@ static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
     for (int m = in.first; m < in.end; m++) {
         if (!f->hits[m]) continue;
-        if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
+        if (!osh_node_is(&g->nodes[g->modules[m].node], OSH_OP_LINEAR))
             OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear",
                      f->m->type->name, g->modules[m].name, g->modules[m].cls);
         f->takes[f->n_takes++] = m;
@@ -414,7 +414,7 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
     const osh_graph *g = p->in->graph;
     if (g->modules[module].node < 0 || !module_in_layer(g, module)) return false;
     const osh_node *n = fold_node(p, module);
-    return (osh_node_is(n, "rms_norm") || osh_node_is(n, "layer_norm")) && n->w[0] >= 0 &&
+    return osh_node_is(n, OSH_OP_NORM) && n->w[0] >= 0 &&
            g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
@@ -430,7 +430,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, s->out[0])) continue;
-        if (!osh_node_is(n, "linear") || is_router_class(g->modules[n->module].cls)) return false;
+        if (!osh_node_is(n, OSH_OP_LINEAR) || is_router_class(g->modules[n->module].cls))
+            return false;
         f->takes[f->n_takes++] = n->module;
     }
     return f->n_takes > 0;
@@ -442,7 +443,7 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
     if (g->modules[module].node < 0 || !module_in_layer(g, module) ||
-        !osh_node_is(fold_node(p, module), "linear"))
+        !osh_node_is(fold_node(p, module), OSH_OP_LINEAR))
         return false;
     int value = fold_node(p, module)->out[0];
     f->smooth = module, f->n_takes = 0;
@@ -455,7 +456,7 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
             reader = &g->nodes[i];
         }
         if (!reader) return false;
-        if (passed && osh_node_is(reader, "linear") &&
+        if (passed && osh_node_is(reader, OSH_OP_LINEAR) &&
             !is_router_class(g->modules[reader->module].cls)) {
             f->takes[f->n_takes++] = reader->module;
             return true;

@@ -78,9 +78,9 @@ static void collect(const awq_case *c, float *mean, osh_tensor *h)
         osh_tensor x = osh_tensor_view(c->dt, 2, (int64_t[]){n, N}, (char *)(uintptr_t)c->x +
                                        (size_t)(first * N) * osh_dtype_bytes(c->dt));
         osh_op_args a = {.in = {&x}, .out = {&s}, .seqs = &seqs};
-        assert_ok(cx, osh_op_run(cx, osh_op_find("channel_sum"), &a));
+        assert_ok(cx, osh_op_run(cx, &osh_op_channel_sum, &a));
         a.out[0] = h;
-        assert_ok(cx, osh_op_run(cx, osh_op_find("hessian_accum"), &a));
+        assert_ok(cx, osh_op_run(cx, &osh_op_hessian_accum, &a));
     }
     for (int i = 0; i < N; i++) mean[i] = (sums[i] - sums[N + i]) / T;
     float *at = h->data;

@@ -199,7 +199,7 @@ PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 /* Returns the condition number of a damped H without its dead columns. */
 static double condition(osh_ctx *cx, const osh_tensor *damped)
 {
-    const osh_op *factor = osh_op_find("gptq_factor");
+    const osh_op *factor = &osh_op_gptq_factor;
     osh_tensor *u = NULL;
     int64_t I = damped->shape[0];
     double top = largest(damped->data, I, true);
